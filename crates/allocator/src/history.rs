@@ -33,7 +33,6 @@ pub struct History {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistoryCommit {
     pub id: String,
-    /// The day of it, as YYYY-MM-DD.
     pub day: String,
     pub subject: String,
     /// Tags on it, or on commits after it that build the same.

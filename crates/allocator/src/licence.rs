@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// A licence text as it lay beside the source or in the package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LicenceText {
-    /// File name, such as `LICENSE` or `copyright`.
     pub name: String,
     pub text: String,
 }

@@ -12,7 +12,6 @@ use crate::obtained::Obtained;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expected {
     pub spec: AllocatorSpec,
-    /// Version; `None` is not compared.
     pub version: Option<Version>,
     /// The file that holds its `malloc`; `None` for the C library that the service has anyway.
     pub object: Option<PathBuf>,

@@ -23,7 +23,6 @@ pub struct GatheredPart {
     /// Its last tick that is here: what comes after it is what the next export has to bring.
     pub last: Option<PartTick>,
     pub missing: Vec<String>,
-    /// By how many seconds what the host wrote last is later than now.
     pub ahead_seconds: Option<f64>,
 }
 

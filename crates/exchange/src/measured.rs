@@ -36,7 +36,6 @@ impl MeasuredService {
 
 #[derive(Debug, Clone, Default)]
 pub struct Measurements {
-    /// The services, in the order in which the files name them first.
     pub services: Vec<MeasuredService>,
     /// Their positions by nickname, server and fingerprint.
     pub(crate) places: HashMap<Vec<u8>, usize>,

@@ -132,7 +132,6 @@ impl Problems {
 pub(crate) struct Place<'a> {
     pub file: &'a str,
     pub line: u64,
-    /// Position counted from 0, and name.
     pub column: Option<(usize, &'a str)>,
     pub value: &'a [u8],
 }

@@ -152,14 +152,12 @@ impl Cgroup {
 /// Reads the figures of a group again and again, through files kept open.
 #[derive(Debug)]
 pub struct CgroupReader {
-    version: CgroupVersion,
-    dir: PathBuf,
+    cgroup: Cgroup,
     stat: File,
     swap: Option<File>,
     current: Option<File>,
     peak: Option<File>,
     cpu: Option<File>,
-    /// The list of processes as it was read last.
     listed: Option<Vec<u8>>,
     buffer: Vec<u8>,
     /// Page faults as of the last reading: all of them, and those that needed a disk.
@@ -188,16 +186,20 @@ impl CgroupReader {
             _ => open("cpu.stat")?,
         };
         let stat = File::open(&path).map_err(HostError::read(path))?;
-        let (version, dir, buffer) = (cgroup.version, cgroup.dir.clone(), vec![0; BUFFER_BYTES]);
-        Ok(Self { version, dir, stat, swap, current, peak, cpu, listed: None, buffer, faults: None })
+        let (cgroup, buffer) = (cgroup.clone(), vec![0; BUFFER_BYTES]);
+        Ok(Self { cgroup, stat, swap, current, peak, cpu, listed: None, buffer, faults: None })
+    }
+
+    pub(crate) fn cgroup(&self) -> &Cgroup {
+        &self.cgroup
     }
 
     /// Anonymous memory and swap of the group and all groups below it.
     pub fn anonymous(&mut self) -> Result<AnonymousMemory, HostError> {
-        let path = self.dir.join("memory.stat");
+        let path = self.cgroup.dir.join("memory.stat");
         let length = self.stat.read_at(&mut self.buffer, 0).map_err(HostError::read(&path))?;
         let text = &self.buffer[..length];
-        let (found, expected) = match self.version {
+        let (found, expected) = match self.cgroup.version {
             CgroupVersion::V1 => {
                 let [resident, swap, all, major] =
                     fields(text, ["total_rss", "total_swap", "total_pgfault", "total_pgmajfault"]);
@@ -222,7 +224,7 @@ impl CgroupReader {
     /// Whether its list of processes is another one than when this was asked last; true where it cannot be read.
     pub(crate) fn processes_changed(&mut self) -> bool {
         // Opened each time: version 1 keeps the list of an open file for a second after each reading.
-        let listed = fs::read(self.dir.join("cgroup.procs")).ok();
+        let listed = fs::read(self.cgroup.dir.join("cgroup.procs")).ok();
         let changed = listed.is_none() || listed != self.listed;
         self.listed = listed;
         changed
@@ -236,7 +238,7 @@ impl CgroupReader {
     /// CPU time of everything that was ever in the group, in microseconds; version 1 has it where the group has a part in that
     /// hierarchy.
     pub fn cpu_us(&self) -> Option<u64> {
-        if self.version == CgroupVersion::V1 {
+        if self.cgroup.version == CgroupVersion::V1 {
             return self.cpu.as_ref().and_then(number_in).map(|nanoseconds| nanoseconds / 1000);
         }
         let mut buffer = [0; 512];

@@ -229,7 +229,8 @@ impl Process {
 
     /// Which of its pages are in memory. Needs ptrace-level permission.
     pub fn pages(&self) -> Result<PageMap, HostError> {
-        PageMap::open(self.dir.join("pagemap"))
+        let [.., swapped] = self.memory_totals()?;
+        PageMap::open(self.dir.join("pagemap"), swapped > 0)
     }
 }
 

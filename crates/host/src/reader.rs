@@ -17,7 +17,6 @@ pub struct ProcessReading {
     pub zombie: bool,
     /// Huge pages of hugetlb, which its sample has in anonymous memory and RSS.
     pub hugetlb_bytes: u64,
-    /// Whether its main thread has ended, and others live on.
     pub(crate) main_thread_ended: bool,
     /// Where its stack begins: another program has another one, since the kernel draws it.
     pub(crate) stack: u64,

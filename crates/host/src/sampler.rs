@@ -18,7 +18,6 @@ pub struct ServiceSampler {
     readers: Vec<ProcessReader>,
     unopened: Vec<i32>,
     listed_in: Option<PathBuf>,
-    group: Option<Cgroup>,
     cgroup: Option<CgroupReader>,
     family: usize,
     outside: Option<(i32, String)>,
@@ -38,9 +37,7 @@ pub struct Member {
 /// What taking one tick's samples cost the sampler itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TickCost {
-    /// Elapsed time in microseconds.
     pub wall_us: u64,
-    /// CPU time of the sampling thread in microseconds.
     pub cpu_us: u64,
 }
 
@@ -87,14 +84,12 @@ impl ServiceSampler {
             Some(Err(error)) if error.is_absent() => None,
             opened => opened.transpose()?,
         };
-        let group = group.filter(|_| cgroup.is_some());
         Ok(Self {
             root: root.clone(),
             processes,
             readers: vec![main],
             unopened: Vec::new(),
             listed_in: None,
-            group,
             cgroup,
             family: 1,
             outside: None,
@@ -159,7 +154,7 @@ impl ServiceSampler {
 
     /// A process of the family that is not in its main process's control group, and the group it is in.
     fn outside_of_the_group(&self, pid: i32) -> Option<(i32, String)> {
-        let own = self.group.as_ref()?;
+        let own = self.cgroup()?;
         let its = Cgroup::of(&self.root, pid).ok().flatten()?;
         (!its.is_within(own)).then(|| (pid, its.dir().display().to_string()))
     }
@@ -252,7 +247,7 @@ impl ServiceSampler {
 
     /// The control group that is sampled, if there is one.
     pub fn cgroup(&self) -> Option<&Cgroup> {
-        self.group.as_ref().filter(|_| self.cgroup.is_some())
+        self.cgroup.as_ref().map(CgroupReader::cgroup)
     }
 
     /// Anonymous memory of everything in the control group that is sampled, with huge pages of the last sample; `None` without one.

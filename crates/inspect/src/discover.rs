@@ -9,11 +9,9 @@ use crate::{Service, examine};
 /// What some patterns name on this host, to be changed.
 #[derive(Debug)]
 pub struct Discovered {
-    /// The services, in order of names.
     pub services: Vec<Service>,
     /// Running services that match only patterns with wildcards and that hold up the host, and what they are.
     pub kept_out: Vec<(ServiceName, &'static str)>,
-    /// Which services each pattern names, in the order of the patterns.
     pub of_pattern: Vec<Vec<ServiceName>>,
 }
 

@@ -22,7 +22,6 @@ pub struct PartRecord {
     pub facts: Value,
     pub started_wall_us: i64,
     pub ended_wall_us: Option<i64>,
-    /// The last tick that is here; `None` where there is none.
     pub last: Option<PartTick>,
     pub gathered_wall_us: i64,
 }

@@ -200,9 +200,7 @@ pub struct LatestSample {
     pub anon_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
     pub cgroup_current_bytes: Option<u64>,
-    /// Why the life does not count for its arm; `None` where it does, or that is not known yet.
     pub contamination: Option<String>,
-    /// Whether that is no other identity, but a failure in a lab.
     pub failed: bool,
     /// Family and version of the allocator; `None` where it is not proved.
     pub identity: Option<String>,

@@ -26,7 +26,6 @@ pub struct RollupHorizon {
 pub struct RollupStep {
     pub samples: u64,
     pub kept: u64,
-    /// Whether there is more to do.
     pub more: bool,
 }
 

@@ -27,15 +27,12 @@ impl Testbed {
     /// Removes what killed processes left behind, and builds the root file system if this target folder has none
     /// yet (half a minute, and needs the distribution's package mirror).
     pub fn prepare() -> Result<Base, Unavailable> {
-        Self::prepare_suite(None)
+        Self::prepare_with(None, &[])
     }
 
-    /// The same of another suite of this host's distribution, such as `trixie`; `None` is this host's own.
-    pub fn prepare_suite(suite: Option<&str>) -> Result<Base, Unavailable> {
-        Self::prepare_with(suite, &[])
-    }
-
-    fn prepare_with(suite: Option<&str>, further: &[&'static str]) -> Result<Base, Unavailable> {
+    /// The same with further packages, and of another suite of this host's distribution, such as `trixie`; `None` is this
+    /// host's own.
+    pub fn prepare_with(suite: Option<&str>, further: &[&'static str]) -> Result<Base, Unavailable> {
         check_programs()?;
         let unavailable = |error: TestbedError| Unavailable(error.to_string());
         let folder = testbed_folder().map_err(unavailable)?;
@@ -51,20 +48,11 @@ impl Testbed {
 
     /// The root file system for a test; `None`, after [skipping](crate::skip) it, if this machine cannot boot containers.
     pub fn for_test() -> Option<Base> {
-        Self::or_skip(None, &[])
+        Self::for_test_with(None, &[])
     }
 
-    /// The same with further packages of this host's suite.
-    pub fn for_test_with(packages: &[&'static str]) -> Option<Base> {
-        Self::or_skip(None, packages)
-    }
-
-    /// The same of another suite.
-    pub fn for_test_of(suite: &str) -> Option<Base> {
-        Self::or_skip(Some(suite), &[])
-    }
-
-    fn or_skip(suite: Option<&str>, further: &[&'static str]) -> Option<Base> {
+    /// The same of what [`Testbed::prepare_with`] prepares.
+    pub fn for_test_with(suite: Option<&str>, further: &[&'static str]) -> Option<Base> {
         match Self::prepare_with(suite, further) {
             Ok(base) => Some(base),
             Err(why) => {

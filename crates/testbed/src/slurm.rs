@@ -28,7 +28,7 @@ pub struct SlurmCluster {
 impl SlurmCluster {
     /// The base of its hosts for a test; `None`, after skipping it, if this machine cannot boot containers.
     pub fn base_for_test() -> Option<Base> {
-        Testbed::for_test_with(&PACKAGES)
+        Testbed::for_test_with(None, &PACKAGES)
     }
 
     /// Boots one with so many nodes. `options` are those of every host; `shared` becomes the user's.

@@ -50,7 +50,6 @@ fn frees_by() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Examines one file after the other, and reads only once what is asked for again.
 #[derive(Debug, Default)]
 pub struct Examiner {
-    /// By device and inode.
     known: RefCell<HashMap<(u64, u64), ObjectFacts>>,
 }
 
@@ -71,11 +70,8 @@ impl Examiner {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFacts {
     pub build_id: Option<String>,
-    /// The newest glibc whose symbols it needs.
     pub needed_glibc: Option<Version>,
-    /// Names of files, such as `libc.so.6`.
     pub needed: Vec<String>,
-    /// Such as `GLIBC_2.34`.
     pub symbol_versions: Vec<String>,
 }
 

@@ -7,7 +7,6 @@ use heaptrial_host::{HostError, PAGE, PageMap};
 pub(super) struct Sums {
     pub(super) in_use: u64,
     pub(super) free_in_pages: u64,
-    /// Whole pages that are free.
     pub(super) kept_free: u64,
 }
 

@@ -27,7 +27,6 @@ struct Opened {
 }
 
 pub(super) struct MappedObject<'d> {
-    /// Path as the process sees it.
     pub(super) name: String,
     /// What to add to the file's addresses.
     pub(super) bias: u64,

@@ -42,7 +42,6 @@ pub struct ObtainOptions {
     pub mirror: Option<String>,
     pub from: Option<PathBuf>,
     pub sources: Vec<SourceKind>,
-    /// Called with what is being done, one line at a time.
     pub progress: Arc<dyn Fn(&str) + Send + Sync>,
 }
 

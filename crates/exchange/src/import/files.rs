@@ -31,7 +31,6 @@ pub(super) struct Files {
     /// Facts of the host, in the names that lab runs use.
     pub host: Option<Value>,
     pub timezone: Timezone,
-    /// How many times were read in that timezone; the rows of a collection share one.
     pub local_times: u64,
     pub sources: Vec<ImportSource>,
     first_stem: String,

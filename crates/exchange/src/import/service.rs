@@ -16,7 +16,6 @@ use crate::problem::{Place, ProblemKind, Problems};
 pub(super) struct Service {
     pub name: String,
     pub nickname: String,
-    /// Those before, in order of time.
     pub earlier_nicknames: Vec<String>,
     pub server: String,
     pub fingerprint: String,

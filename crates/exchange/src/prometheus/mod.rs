@@ -57,7 +57,6 @@ pub struct PrometheusImport {
     pub queries: Queries,
     pub metric: Metric,
     pub access: Access,
-    /// Lists of services, one file an arm; the file's stem names the arm.
     pub groups: Vec<PathBuf>,
     pub from_us: i64,
     pub to_us: i64,
@@ -65,7 +64,6 @@ pub struct PrometheusImport {
     pub step_us: i64,
     pub about: Option<About>,
     pub name: String,
-    /// The name of the control arm; `None` takes the one that is called so, else that of glibc, else the first.
     pub control: Option<String>,
     pub tool_version: String,
     pub command: String,

@@ -61,7 +61,6 @@ pub struct Names {
     /// The readings that it has, by what they are, the usual one first: memory, and what is in swap.
     pub memory: Vec<(Metric, String, Option<String>)>,
     pub start: String,
-    /// 1 while the service does not run its arm's treatment.
     pub contaminated: Option<String>,
     pub service_labels: &'static [&'static str],
     pub arm_label: Option<&'static str>,

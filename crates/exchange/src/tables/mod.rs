@@ -39,7 +39,6 @@ pub struct Rows {
 /// What was learnt from the times in files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Times that were read without an offset.
     pub local: u64,
     pub offsets: std::collections::BTreeSet<i32>,
 }

@@ -1,12 +1,12 @@
 //! Times as scripts write them: with an offset, or local without one.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
 use jiff::fmt::temporal::Pieces;
 use jiff::tz::{Offset, TimeZone};
 
+use super::Times;
 use crate::ImportError;
 
 /// How times without an offset are to be read: a fixed offset, or a zone of the tz database.
@@ -78,15 +78,12 @@ pub(crate) struct Clock<'a> {
     timezone: &'a Timezone,
     last_text: Vec<u8>,
     last_wall_us: i64,
-    /// Times that were read without an offset.
-    pub local: u64,
-    /// Offsets in seconds of times that had one.
-    pub offsets: BTreeSet<i32>,
+    pub times: Times,
 }
 
 impl<'a> Clock<'a> {
     pub fn new(timezone: &'a Timezone) -> Self {
-        Self { timezone, last_text: Vec::new(), last_wall_us: 0, local: 0, offsets: BTreeSet::new() }
+        Self { timezone, last_text: Vec::new(), last_wall_us: 0, times: Times::default() }
     }
 
     /// The time in microseconds since 1970.
@@ -111,18 +108,18 @@ impl<'a> Clock<'a> {
 
     fn read_new(&mut self, text: &[u8]) -> Option<i64> {
         if let Some(wall_us) = since_1970(text) {
-            self.offsets.insert(0);
+            self.times.offsets.insert(0);
             return Some(wall_us);
         }
         let pieces = Pieces::parse(std::str::from_utf8(text).ok()?).ok()?;
         let civil = pieces.date().to_datetime(pieces.time().unwrap_or_default());
         let time = match pieces.to_numeric_offset() {
             Some(offset) => {
-                self.offsets.insert(offset.seconds());
+                self.times.offsets.insert(offset.seconds());
                 offset.to_timestamp(civil).ok()?
             }
             None => {
-                self.local += 1;
+                self.times.local += 1;
                 // Of a local time that occurred twice this is the first occurrence.
                 self.timezone.zone.to_ambiguous_timestamp(civil).compatible().ok()?
             }

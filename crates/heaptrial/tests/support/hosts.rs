@@ -37,7 +37,7 @@ pub fn host(name: &str) -> Option<(Bed, Vec<String>)> {
 
 /// The same with another system, whose package of an allocator is another build.
 pub fn other_host(name: &str) -> Option<(Bed, Vec<String>)> {
-    Some(host_on(&Testbed::for_test_of("trixie")?, name))
+    Some(host_on(&Testbed::for_test_with(Some("trixie"), &[])?, name))
 }
 
 /// A host of this system and name.

@@ -18,7 +18,6 @@ const KEPT_RESULTS: usize = 4096;
 #[derive(Debug)]
 pub(super) struct JobWatch {
     seen: Arc<Seen>,
-    /// Dropping it ends the watch.
     _task: Task<()>,
 }
 

@@ -17,7 +17,6 @@ use crate::Scope;
 pub(super) struct Link {
     pub(super) bus: Bus,
     scope: Scope,
-    /// Distinguishes connections of one program.
     number: u64,
     pub(super) jobs: JobWatch,
 }

@@ -41,23 +41,11 @@ pub enum SystemdError {
     NoUserManager { user: u32, said: String },
     /// systemd went away from the bus, or the bus itself, before it answered: whether it heard is not known.
     #[error("systemd: {doing}: it went away before it answered ({said})")]
-    Lost {
-        /// What was asked for, on which unit.
-        doing: String,
-        said: String,
-    },
+    Lost { doing: String, said: String },
     #[error("systemd: {doing}: {said}")]
-    Call {
-        /// What was asked for, on which unit.
-        doing: String,
-        said: String,
-    },
+    Call { doing: String, said: String },
     #[error("systemd: {doing} did not end within {}", heaptrial_model::HumanDuration(*.limit))]
-    Timeout {
-        /// What was asked for, on which unit.
-        doing: String,
-        limit: Duration,
-    },
+    Timeout { doing: String, limit: Duration },
 }
 
 impl Classified for SystemdError {

@@ -9,36 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Check {
-    /// Whether the unit is there, runs, and may be restarted.
     UnitState,
-    /// Whether it is a long-running service with a main process.
     ServiceType,
-    /// What undoes the treatment's environment.
     Environment,
-    /// An `LD_PRELOAD` that is there already, and `/etc/ld.so.preload`.
     PresentPreload,
-    /// Settings of the allocator that are no part of the treatment.
     ForeignSetting,
-    /// Whether a dynamic loader with `LD_PRELOAD` takes part: static programs, Go, other C libraries.
     Program,
-    /// An allocator in the program itself, or one that it is linked against.
     OwnAllocator,
-    /// Setuid, setgid and file capabilities, for which the loader ignores `LD_PRELOAD`.
     SecureExecution,
-    /// Whether the library needs another C library.
     LibraryNeeds,
-    /// Whether others than root could change the library.
     LibraryPath,
-    /// Whether the service's root lacks the library.
     HiddenPath,
-    /// Whether a probe in the unit's place ran what the treatment says.
     Probe,
-    /// A probe that was killed for a system call.
     SystemCalls,
     MemoryLimit,
     HeadRoom,
     Torrc,
-    /// Whether unit files and drop-ins can be written: whose their folders are, and whether they are there already.
     UnitFiles,
 }
 

@@ -18,11 +18,6 @@ mod subject;
 mod tried;
 mod unit_files;
 
-#[cfg(test)]
-mod fixture;
-#[cfg(test)]
-mod tests;
-
 use crate::Service;
 use heaptrial_allocator::Examiner;
 use heaptrial_host::HostRoot;

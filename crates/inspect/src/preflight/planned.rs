@@ -11,9 +11,7 @@ use heaptrial_model::Version;
 pub struct PlannedTreatment {
     /// The allocator; `None` leaves the service with what it has.
     pub preload: Option<PlannedPreload>,
-    /// torrc options, name to value.
     pub torrc: BTreeMap<String, String>,
-    /// Unit files and drop-ins that will be written.
     pub unit_files: Vec<PathBuf>,
     /// Unit files of earlier treatments that would stay in force alongside it.
     pub left_overs: Vec<PathBuf>,

@@ -68,8 +68,11 @@ fn examine(
     if let Some(unreached) = Unreached::of(facts, identity, family) {
         return refuse(path, &unreached, findings);
     }
-    if family.is_some() {
+    if let Some(family) = family {
         other_loader(path, facts, findings);
+        if let Some((file, unreached)) = other_frees(subject, family) {
+            return refuse(&file, &unreached, findings);
+        }
     }
     if let Some(identity) = identity.filter(|identity| identity.linkage == Linkage::Linked) {
         linked(path, identity, preload, findings);
@@ -95,6 +98,18 @@ fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
             "try one service first",
         );
     }
+}
+
+/// A library that the process maps and that frees blocks by another allocator's functions.
+fn other_frees(subject: &Subject<'_>, family: &str) -> Option<(String, Unreached)> {
+    let process = subject.process.as_ref()?;
+    let mappings = process.mappings().ok()?;
+    let mut code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
+    code.find_map(|mapping| {
+        let files = process.mapped_file_candidates(mapping);
+        let facts = files.iter().find_map(|file| subject.examiner.examine(file).ok())?;
+        Some((mapping.name.clone(), Unreached::by_frees(&facts, family)?))
+    })
 }
 
 fn linked(path: &str, identity: &Identity, preload: &PlannedPreload, findings: &mut Findings) {

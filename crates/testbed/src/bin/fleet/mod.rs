@@ -36,7 +36,7 @@ impl Fleet {
 
     /// Boots a host whose services run, and gives it to Ansible.
     pub fn add(&mut self, build: &Path, host: Host<'_>) -> Result<&Container, Failure> {
-        let base = Testbed::prepare_suite(host.suite)?;
+        let base = Testbed::prepare_with(host.suite, &[])?;
         let booted = Container::boot(&base, host.options)?;
         booted.try_ok(&["hostname", host.name])?;
         let program = build.join("examples/churn_service");

@@ -173,7 +173,7 @@ pub(super) mod tests {
     use super::*;
 
     pub fn service(name: &str) -> Service {
-        let text = include_str!("../../../../../inspect/src/preflight/fixture_service.json");
+        let text = include_str!("../../../../../inspect/tests/preflight/fixture_service.json");
         let mut service: Service = serde_json::from_str(text).unwrap();
         service.unit.name = name.parse().unwrap();
         let identity = json!({

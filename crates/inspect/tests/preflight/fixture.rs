@@ -2,14 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 
-use crate::Service;
 use heaptrial_allocator::{Examiner, Expected};
 use heaptrial_host::HostRoot;
 use heaptrial_host::systemd::Unit;
-
-use crate::preflight::{Check, Finding, PlannedPreload, PlannedTreatment, Severity, check};
+use heaptrial_inspect::Service;
+use heaptrial_inspect::preflight::{Check, Finding, PlannedPreload, PlannedTreatment, Severity, check};
 
 pub(crate) const LIBRARY: &str = "/usr/lib/heaptrial/allocators/0a/libjemalloc.so.2";
 pub(crate) const PROGRAM: &str = "/usr/bin/thing";
@@ -27,14 +25,16 @@ impl Fixture {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = HostRoot::at(folder.path());
-        let fixture = Self { folder, root, service: service(), planned: planned() };
+        let service = serde_json::from_str(include_str!("fixture_service.json")).unwrap();
+        let fixture = Self { folder, root, service, planned: planned() };
         fixture.file(LIBRARY, "");
         fixture.bytes(PROGRAM, &program(Some("/lib64/ld-linux-x86-64.so.2"), b""));
         fixture.mode(PROGRAM, 0o755);
         let unit = format!("[Service]\nExecStart={PROGRAM}\n");
         fixture.file("/etc/systemd/system/thing.service", &unit);
-        fixture.process_file("environ", "PATH=/bin\0");
-        fixture.runs(PROGRAM);
+        fixture.file(&format!("/proc/{PID}/environ"), "PATH=/bin\0");
+        let exe = fixture.root.path(format!("/proc/{PID}/exe"));
+        std::os::unix::fs::symlink(fixture.root.path(PROGRAM), exe).unwrap();
         fixture
     }
 
@@ -57,24 +57,6 @@ impl Fixture {
         fs::set_permissions(self.root.path(path), fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    pub(crate) fn process_file(&self, name: &str, text: &str) {
-        self.file(&format!("/proc/{PID}/{name}"), text);
-    }
-
-    /// Makes it the program of the main process.
-    pub(crate) fn runs(&self, program: &str) {
-        let exe = self.root.path(format!("/proc/{PID}/exe"));
-        let _ = fs::remove_file(&exe);
-        std::os::unix::fs::symlink(self.root.path(program), exe).unwrap();
-    }
-
-    /// Adds a drop-in with these lines of `[Service]`, after those that are there.
-    pub(crate) fn drop_in(&mut self, name: &str, lines: &str) {
-        let path = format!("/etc/systemd/system/thing.service.d/{name}");
-        self.file(&path, &format!("[Service]\n{lines}\n"));
-        self.service.unit.drop_ins.push(path.into());
-    }
-
     pub(crate) fn unit(&mut self) -> &mut Unit {
         &mut self.service.unit
     }
@@ -92,28 +74,23 @@ impl Fixture {
         check(&self.root, &self.service, &self.planned, &Examiner::default())
     }
 
-    /// Severity and text of the only finding, which has to be of this check.
+    /// The only finding has to be this one.
     #[track_caller]
-    pub(crate) fn only(&self, wanted: Check) -> (Severity, String) {
+    fn finds(&self, severity: Severity, check: Check, what: &str) {
         let found = self.findings();
         assert_eq!(found.len(), 1, "{found:#?}");
-        assert_eq!(found[0].check, wanted, "{found:#?}");
-        assert!(!found[0].why.is_empty() && !found[0].fix.is_empty());
-        (found[0].severity, found[0].what.clone())
+        assert_eq!((found[0].severity, found[0].check), (severity, check), "{found:#?}");
+        assert!(found[0].what.contains(what), "{found:#?}");
     }
 
     #[track_caller]
     pub(crate) fn refuses(&self, check: Check, what: &str) {
-        let (severity, found) = self.only(check);
-        assert_eq!(severity, Severity::Refuse);
-        assert!(found.contains(what), "{found}");
+        self.finds(Severity::Refuse, check, what);
     }
 
     #[track_caller]
     pub(crate) fn warns(&self, check: Check, what: &str) {
-        let (severity, found) = self.only(check);
-        assert_eq!(severity, Severity::Warn);
-        assert!(found.contains(what), "{found}");
+        self.finds(Severity::Warn, check, what);
     }
 
     #[track_caller]
@@ -129,11 +106,6 @@ fn planned() -> PlannedTreatment {
     };
     let preload = PlannedPreload { expected, source: None, unset: Vec::new(), other_glibc: None };
     PlannedTreatment { preload: Some(preload), ..PlannedTreatment::default() }
-}
-
-fn service() -> Service {
-    let text = include_str!("fixture_service.json");
-    serde_json::from_str(text).unwrap()
 }
 
 /// A program for this machine: a header, the name of its loader, and constants.
@@ -161,12 +133,4 @@ pub(crate) fn program(interpreter: Option<&str>, constants: &[u8]) -> Vec<u8> {
     bytes.extend(loader);
     bytes.extend(constants);
     bytes
-}
-
-/// This host's C library: a file that exports `malloc`.
-pub(crate) fn c_library() -> Vec<u8> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let path =
-        maps.lines().find_map(|line| line.split(' ').next_back().filter(|path| path.contains("/libc.so")));
-    fs::read(Path::new(path.unwrap())).unwrap()
 }

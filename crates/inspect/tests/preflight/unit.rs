@@ -1,14 +1,14 @@
 use heaptrial_relay::Relay;
 
-use crate::preflight::Check;
-use crate::preflight::fixture::Fixture;
+use crate::fixture::Fixture;
+use heaptrial_inspect::preflight::Check;
 
 #[test]
 fn units_that_cannot_be_restarted_are_refused_and_nothing_else_is_examined() {
     for (state, what) in [("not-found", "no unit"), ("masked", "masked"), ("bad-setting", "bad-setting")] {
         let mut fixture = Fixture::new();
         fixture.unit().load_state = state.to_owned();
-        fixture.mode(crate::preflight::fixture::LIBRARY, 0o666);
+        fixture.mode(crate::fixture::LIBRARY, 0o666);
         fixture.refuses(Check::UnitState, what);
     }
 }
@@ -71,9 +71,9 @@ fn files_that_others_can_change_or_have_written_are_refused() {
         fixture.planned.unit_files = vec![DROP_IN.into()];
         fixture
     };
-    let mut fixture = planned();
+    let fixture = planned();
     fixture.is_fine();
-    fixture.drop_in("own.conf", "Type=simple");
+    fixture.file("/etc/systemd/system/thing.service.d/own.conf", "[Service]\nType=simple\n");
     fixture.is_fine();
     fixture.mode("/etc/systemd/system/thing.service.d", 0o775);
     fixture.refuses(Check::UnitFiles, "/etc/systemd/system/thing.service.d can be written by its group");

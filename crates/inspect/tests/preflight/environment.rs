@@ -1,5 +1,5 @@
-use crate::preflight::Check;
-use crate::preflight::fixture::{Fixture, LIBRARY};
+use crate::fixture::{Fixture, LIBRARY};
+use heaptrial_inspect::preflight::Check;
 
 fn pair(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
@@ -12,11 +12,6 @@ fn what_the_treatment_takes_away_is_announced_with_its_value() {
     fixture.is_fine();
     fixture.preload().unset = vec!["MALLOC_ARENA_MAX".to_owned()];
     fixture.warns(Check::ForeignSetting, "MALLOC_ARENA_MAX is `2` today and is removed");
-    // Of several settings in one variable all are named.
-    fixture.unit().environment =
-        vec![pair("GLIBC_TUNABLES", "glibc.malloc.tcache_count=5:glibc.pthread.rseq=0")];
-    fixture.preload().unset = vec!["GLIBC_TUNABLES".to_owned()];
-    fixture.warns(Check::ForeignSetting, "glibc.pthread.rseq=0");
 
     let mut fixture = Fixture::new();
     fixture.unit().environment = vec![pair("LD_PRELOAD", "libjemalloc.so.1 libjemalloc.so.2")];

@@ -1,7 +1,7 @@
 use heaptrial_model::{Identity, Linkage};
 
-use crate::preflight::Check;
-use crate::preflight::fixture::{Fixture, PROGRAM, c_library, program};
+use crate::fixture::{Fixture, PROGRAM, program};
+use heaptrial_inspect::preflight::Check;
 
 const LOADER: Option<&str> = Some("/lib64/ld-linux-x86-64.so.2");
 
@@ -48,11 +48,8 @@ fn static_and_go_programs_and_other_c_libraries() {
 }
 
 #[test]
-fn a_program_with_its_own_malloc_is_refused_and_one_that_is_linked_to_another_is_told() {
+fn a_program_with_its_own_malloc_is_refused_and_for_one_linked_to_another_is_a_warning() {
     let mut fixture = Fixture::new();
-    fixture.bytes(PROGRAM, &c_library());
-    fixture.refuses(Check::OwnAllocator, "has an allocator of its own");
-    fixture.bytes(PROGRAM, &program(LOADER, b""));
     fixture.service.process.as_mut().unwrap().identity = identity(Linkage::Static);
     fixture.refuses(Check::OwnAllocator, "has an allocator of its own");
     fixture.service.process.as_mut().unwrap().identity = identity(Linkage::Linked);
@@ -61,4 +58,31 @@ fn a_program_with_its_own_malloc_is_refused_and_one_that_is_linked_to_another_is
     fixture.refuses(Check::OwnAllocator, "is linked against jemalloc");
     fixture.service.process.as_mut().unwrap().identity = identity(Linkage::Libc);
     fixture.is_fine();
+}
+
+#[test]
+fn a_program_or_a_library_of_it_that_frees_by_another_allocator() {
+    let folder = tempfile::tempdir().unwrap();
+    let compile = |text: &str, arguments: &str| {
+        std::fs::write(folder.path().join("p.c"), text).unwrap();
+        let mut command = std::process::Command::new("cc");
+        command.current_dir(&folder).arg("p.c").args(arguments.split(' '));
+        assert!(command.status().unwrap().success());
+        std::fs::read(folder.path().join("p")).unwrap()
+    };
+    compile("void sdallocx(void) {}\n", "-shared -fPIC -o p");
+    std::fs::rename(folder.path().join("p"), folder.path().join("libx.so")).unwrap();
+    let frees = "void sdallocx(void *, unsigned long, int);\nint main(void) { sdallocx(0, 1, 0); }\n";
+    let (refusal, mimalloc) = ("frees memory by sdallocx of jemalloc", "mimalloc".parse().unwrap());
+
+    let mut fixture = Fixture::new();
+    fixture.bytes(PROGRAM, &compile(frees, "-o p ./libx.so"));
+    fixture.is_fine();
+    fixture.preload().expected.spec = mimalloc;
+    fixture.refuses(Check::OwnAllocator, refusal);
+    fixture.bytes(PROGRAM, &program(LOADER, b""));
+    fixture.is_fine();
+    fixture.file("/proc/321/maps", "7f0000000000-7f0000001000 r-xp 00000000 08:01 4711 /usr/lib/libdb.so\n");
+    fixture.bytes("/usr/lib/libdb.so", &compile(&frees.replace("main", "db"), "-shared -fPIC -o p"));
+    fixture.refuses(Check::OwnAllocator, &format!("/usr/lib/libdb.so {refusal}"));
 }
