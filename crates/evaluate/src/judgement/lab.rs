@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use crate::analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
-use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
+use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, TrialKind, units};
 use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::judgement::consensuses::{ConsensusClock, HOUR, Taken};
 use crate::judgement::facts::{Observed, ServiceFacts, last_slow, last_split};
-use crate::judgement::{JudgementError, Kind, Options, Rows, work};
+use crate::judgement::{JudgementError, Options, Rows, work};
 
 /// A service younger than this share of the oldest one's age at its last reading is not compared.
 const COMPARABLE_AGE_SHARE: f64 = 0.5;
@@ -58,7 +58,7 @@ impl LabRun {
                 series.iter_mut().for_each(|point| point.age_seconds -= ready);
                 work.by_age(|age| Some(age - ready as f32));
             }
-            let taken = match life.filter(|_| rows.kind == Kind::LabTor) {
+            let taken = match life.filter(|_| rows.kind == TrialKind::LabTor) {
                 Some((_, life)) => Taken::read(store, life, &series)?,
                 None => None,
             };
@@ -79,7 +79,7 @@ impl LabRun {
             });
         }
         exclude_too_young(&mut services, rows);
-        if rows.kind == Kind::LabTor {
+        if rows.kind == TrialKind::LabTor {
             exclude_never_rested(&mut services);
         }
         Ok(Self { services })
@@ -94,7 +94,7 @@ impl LabRun {
     /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and
     /// the lab's seconds of other programs.
     pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
-        let are_relays = rows.kind == Kind::LabTor;
+        let are_relays = rows.kind == TrialKind::LabTor;
         let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
             lives: service.fleet_life(rows).into_iter().filter(|_| service.excluded.is_none()).collect(),
             ..rows.service(record)
@@ -122,7 +122,7 @@ impl LabRun {
     /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything
     /// from the end of warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
-        if rows.kind == Kind::LabTor {
+        if rows.kind == TrialKind::LabTor {
             let warm_up_seconds = options.warm_up.map(|warm_up| warm_up.as_secs_f64());
             return Settings { warm_up_seconds, ..options.settings };
         }
@@ -235,7 +235,7 @@ impl LabService {
     /// The life that stands for it, counted or not, as the fleet has it.
     fn fleet_life(&self, rows: &Rows) -> Option<FleetLife> {
         let life = rows.lives.get(self.life?)?;
-        let (started_at, readings, work) = if rows.kind == Kind::LabTor {
+        let (started_at, readings, work) = if rows.kind == TrialKind::LabTor {
             // What happens at one consensus happens to all relays at once.
             let taken = self.taken.as_ref()?;
             let mut work = self.work.clone();
@@ -322,7 +322,7 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
     };
     let counted = services.iter().filter(|service| service.excluded.is_none());
     // Relays are as old as the consensuses that they took, however long a group had to wait.
-    if rows.kind == Kind::LabTor {
+    if rows.kind == TrialKind::LabTor {
         let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
         for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
             let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
