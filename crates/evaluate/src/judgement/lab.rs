@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
-use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, TrialKind, units};
+use heaptrial_model::{Ending, KnownEvent, Reading, TrialKind, units};
 use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::judgement::consensuses::{ConsensusClock, HOUR, Taken};
@@ -251,13 +251,10 @@ impl LabService {
         };
         Some(FleetLife {
             started_at,
-            start: LifeStart::Observed,
-            contamination: None,
             proved: life.identity.is_some(),
             readings,
-            rolled_up_seconds: 0.0,
-            peaks: Vec::new(),
             work,
+            ..FleetLife::default()
         })
     }
 }
