@@ -1,12 +1,12 @@
 //! The figures of one service.
 
 use heaptrial_model::{Reading, units};
-use heaptrial_stats::{median, theil_sen_slope, time_average};
+use heaptrial_stats::{mean, median, theil_sen_slope, time_average};
 
 use crate::analysis::age::{Ages, in_sawtooth, tolerance};
 use crate::analysis::fleet::{FleetLife, FleetService, bytes};
 use crate::analysis::gap::{distances, longest_distance};
-use crate::analysis::outcome::{DAY, ServiceResult, Settings, window_before};
+use crate::analysis::outcome::{DAY, DayLevel, ServiceResult, Settings, window_before};
 use crate::analysis::work;
 
 /// Points that a slope is computed from: medians of equal spans of time.
@@ -225,6 +225,21 @@ pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         return Vec::new();
     }
     points.iter().map(|(days, bytes)| (*days, bytes.ln())).collect()
+}
+
+/// Memory of a life by day of age.
+pub(crate) fn by_day(life: &FleetLife) -> Vec<DayLevel> {
+    let age = |reading: &Reading| f64::from(reading.age_seconds);
+    let day = |reading: &Reading| ((age(reading) / DAY) as u32).saturating_add(1);
+    let of_day = |chunk: &[Reading]| {
+        Some(DayLevel {
+            day: day(&chunk[0]),
+            services: 1,
+            median_bytes: median(&chunk.iter().map(bytes).collect::<Vec<_>>())?,
+            age_days: mean(&chunk.iter().map(age).collect::<Vec<_>>()) / DAY,
+        })
+    };
+    life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect()
 }
 
 /// The usual distance between readings of a life in seconds, which [`USUAL_SHARE`] of them do not exceed.
