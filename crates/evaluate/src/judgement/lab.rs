@@ -78,9 +78,9 @@ impl LabRun {
                 failed,
             });
         }
-        exclude_too_young(&mut services, rows);
-        if rows.kind == TrialKind::LabTor {
-            exclude_never_rested(&mut services);
+        match rows.kind {
+            TrialKind::LabTor => exclude_relays(&mut services),
+            _ => exclude_too_young(&mut services, rows),
         }
         Ok(Self { services })
     }
@@ -186,9 +186,9 @@ impl LabRun {
 }
 
 impl LabService {
-    /// Whether it is a relay that rested after a consensus.
-    fn is_rested(&self) -> bool {
-        self.taken.as_ref().is_some_and(Taken::is_rested)
+    /// How many its relay took.
+    fn consensuses(&self) -> u32 {
+        self.taken.as_ref().map_or(0, Taken::last)
     }
 
     pub(crate) fn last_age(&self) -> Option<f64> {
@@ -318,18 +318,6 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
         rows.trial.plan.planned_us == 0 && life.is_some_and(|life| life.ending == Some(Ending::Planned))
     };
     let counted = services.iter().filter(|service| service.excluded.is_none());
-    // Relays are as old as the consensuses that they took, however long a group had to wait.
-    if rows.kind == TrialKind::LabTor {
-        let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
-        for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
-            let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
-            if f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
-                service.excluded =
-                    Some(format!("too young to compare: it took {own} consensuses, others {most}"));
-            }
-        }
-        return;
-    }
     let oldest = counted.filter_map(LabService::last_age).fold(0.0, f64::max);
     // One that took long to start is older at the end of the same time, and makes no other too young.
     let planned = rows.trial.plan.planned_us as f64 / 1e6;
@@ -344,15 +332,19 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
     }
 }
 
-/// A relay that never rested has no reading to compare.
-fn exclude_never_rested(services: &mut [LabService]) {
-    for service in services.iter_mut().filter(|service| service.excluded.is_none() && !service.is_rested()) {
-        let what = match service.taken.as_ref().map_or(0, Taken::last) {
-            0 => "it took up none".to_owned(),
-            1 => "it took one, and was busy from then on".to_owned(),
-            took => format!("it took {took}, and was busy all the time"),
-        };
-        service.excluded = Some(format!("it never rested after a consensus: {what}"));
+/// Relays are as old as the consensuses that they took, however long a group had to wait. One that never rested has no reading
+/// to compare.
+fn exclude_relays(services: &mut [LabService]) {
+    let counted = services.iter().filter(|service| service.excluded.is_none());
+    let most = counted.map(LabService::consensuses).max().unwrap_or(0);
+    for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
+        let own = service.consensuses();
+        if service.taken.is_some() && f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
+            service.excluded =
+                Some(format!("too young to compare: it took {own} consensuses, others {most}"));
+        } else if !service.taken.as_ref().is_some_and(Taken::is_rested) {
+            service.excluded = Some(format!("it never rested after a consensus, of which it took {own}"));
+        }
     }
 }
 
