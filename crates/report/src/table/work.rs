@@ -132,7 +132,7 @@ mod tests {
     fn rates_of_relays_that_rest_are_of_hours_of_life() {
         let measure: MeasureResult = serde_json::from_value(serde_json::json!({
             "name": "documents", "services": 1, "of": 1, "idle": 0, "amount": 0.0554, "total": 16554.0, "tried": null,
-            "of_control": null, "ratio": null, "memory_for_each": 3.24 * 1_073_741_824.0, "memory_ratio": null,
+            "ratio": null, "memory_for_each": 3.24 * 1_073_741_824.0, "memory_ratio": null,
             "standing": "unknown", "less_is_better": false,
         }))
         .unwrap();
