@@ -34,10 +34,11 @@ pub struct LookArm {
 }
 
 /// Where an arm stands to the control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LookStanding {
     /// It is the control, or compared to nothing.
+    #[default]
     NotCompared,
     /// It is shown to need less.
     Less,
