@@ -28,10 +28,11 @@ pub fn with_reason(known: Option<String>, why: &str) -> String {
 }
 
 /// How the start of a life is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LifeStart {
     /// Read from the kernel, exact to a clock tick.
+    #[default]
     Observed,
     /// Inferred from readings between which the process must have been started anew.
     Inferred {

@@ -54,12 +54,12 @@ impl TrialKind {
     pub fn describe(self) -> &'static str {
         match self {
             Self::LabCommand => "lab run of a command",
-            Self::LabTor => "lab run of Tor relays",
-            Self::ImportTorutils => "imported from CSV files",
-            Self::ImportPrometheus => "imported from a Prometheus",
-            Self::Field => "trial on this fleet",
-            Self::Rollout => "rollout on this fleet",
-            Self::Host => "sampling of this host",
+            Self::LabTor => "lab run of Tor relays in a private network",
+            Self::ImportTorutils => "field data imported from CSV files",
+            Self::ImportPrometheus => "field data imported from a Prometheus",
+            Self::Field => "field trial",
+            Self::Rollout => "rollout",
+            Self::Host => "services of a host as found",
             Self::Watch => "watch of services",
         }
     }

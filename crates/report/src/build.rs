@@ -2,12 +2,12 @@
 
 use heaptrial_evaluate::analysis::{Estimate, Growth, RatioToControl, ServiceResult, objections, outliers};
 use heaptrial_evaluate::judgement::{Judgement, JudgementError, ServiceFacts};
-use heaptrial_model::{About, Identity, MemorySplit, Metric};
+use heaptrial_model::{About, Identity, MemorySplit, Metric, TrialKind};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store, TickSummary};
 use serde_json::Value;
 
 use crate::document::{
-    Analysis, Arm, ArmResult, Assignment, Event, ExcludedService, Finding, Host, Kind, Memory, Outcome,
+    Analysis, Arm, ArmResult, Assignment, Event, ExcludedService, Finding, Host, Memory, Outcome,
     PlannedLook, Ratio, Report, SCHEMA_VERSION, Sampler, Service, Source, TrialHost,
 };
 use crate::{Options, ReportError, caveats};
@@ -66,7 +66,7 @@ impl Parts<'_> {
         });
         let imported = rows.kind.is_import();
         let several = rows.arms.len() > 1;
-        let has_check = imported || rows.kind == Kind::Field;
+        let has_check = imported || rows.kind == TrialKind::Field;
         Ok(Report {
             schema_version: SCHEMA_VERSION,
             kind: rows.kind,
@@ -87,20 +87,18 @@ impl Parts<'_> {
             about: About::of_parameters(&plan.parameters),
             parameters: plan.parameters.clone(),
             assignment: match rows.kind {
-                Kind::LabCommand | Kind::LabTor => None,
-                Kind::ImportTorutils | Kind::ImportPrometheus if self.has_blocks() => {
-                    Some(Assignment::ListedWithinServers)
-                }
-                Kind::ImportTorutils | Kind::ImportPrometheus => Some(Assignment::Listed),
-                Kind::Host => several.then_some(Assignment::AsFound),
-                Kind::Field if analysis.randomised => several.then_some(Assignment::Random),
-                Kind::Field => several.then_some(Assignment::ByHand),
+                kind if kind.is_lab() => None,
+                kind if kind.is_import() && self.has_blocks() => Some(Assignment::ListedWithinServers),
+                kind if kind.is_import() => Some(Assignment::Listed),
+                TrialKind::Host => several.then_some(Assignment::AsFound),
+                _ if analysis.randomised => several.then_some(Assignment::Random),
+                _ => several.then_some(Assignment::ByHand),
             },
             sampler: (!imported).then(|| self.judgement.ticks.as_ref().map(sampler).unwrap_or_default()),
             sampling_interval_seconds: self.judgement.sampling_interval_seconds.filter(|_| !self.lab),
             consensuses: self.judgement.consensuses.clone(),
             self_check: analysis.self_check.filter(|check| has_check && check.noise_ratio.is_finite()),
-            looks: if rows.kind == Kind::Field { self.looks()? } else { Vec::new() },
+            looks: if rows.kind == TrialKind::Field { self.looks()? } else { Vec::new() },
             sources: if imported { self.sources() } else { Vec::new() },
             analysis: self.analysis(),
             arms,

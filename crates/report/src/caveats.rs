@@ -2,9 +2,9 @@
 
 use heaptrial_evaluate::analysis::Severity;
 use heaptrial_evaluate::judgement::{ArmFacts, cut};
-use heaptrial_model::Metric;
+use heaptrial_model::{Metric, TrialKind};
 
-use crate::document::{Arm, Assignment, Event, FindingKind, Kind, Outcome, Report, Service};
+use crate::document::{Arm, Assignment, Event, FindingKind, Outcome, Report, Service};
 use crate::text::{date_and_time, ended, names};
 use crate::{finding_text, libraries, units};
 
@@ -77,7 +77,7 @@ fn of_inference(report: &Report) -> Vec<String> {
             "Memory of a control group includes cached pages of files, charged to the group that touched them first.",
         ),
         (
-            report.kind == Kind::LabTor && metric == Metric::Rss,
+            report.kind == TrialKind::LabTor && metric == Metric::Rss,
             "RSS includes the pages of the program's file, which relays share; RssAnon is the allocator's part.",
         ),
     ];
@@ -116,7 +116,7 @@ fn self_check(report: &Report) -> Option<String> {
 /// An arm whose memory counts pages that several processes share more than once, by the proportional sums of its services. A
 /// lab counts each page once.
 fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
-    if report.kind != Kind::Field || !matches!(report.analysis.metric, Metric::Rss | Metric::Anon) {
+    if report.kind != TrialKind::Field || !matches!(report.analysis.metric, Metric::Rss | Metric::Anon) {
         return None;
     }
     let own = report.services.iter().filter(|service| service.counts && service.arm == arm.name);
@@ -135,7 +135,7 @@ fn counted_often(report: &Report, arm: &Arm) -> Option<String> {
 
 /// How it ended, where not as planned.
 fn early_end(report: &Report) -> Option<String> {
-    let (lab, field) = (report.kind.is_lab(), report.kind == Kind::Field);
+    let (lab, field) = (report.kind.is_lab(), report.kind == TrialKind::Field);
     let short = field && report.duration_seconds < WHOLE_SHARE * report.planned_seconds;
     let what = match report.outcome {
         _ if !lab && !field => return None,

@@ -9,8 +9,10 @@ pub use heaptrial_evaluate::analysis::{
     WorkStanding,
 };
 use heaptrial_evaluate::judgement::Trajectories;
-pub use heaptrial_evaluate::judgement::{ConsensusClock, Kind, Rest};
-use heaptrial_model::{About, Ending, Identity, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment};
+pub use heaptrial_evaluate::judgement::{ConsensusClock, Rest};
+use heaptrial_model::{
+    About, Ending, Identity, MappedLibrary, MemorySplit, Metric, SlowSample, Treatment, TrialKind,
+};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Serialize};
@@ -31,7 +33,7 @@ pub const SCHEMA_VERSION: u32 = 4;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
     pub schema_version: u32,
-    pub kind: Kind,
+    pub kind: TrialKind,
     pub name: String,
     /// Start, RFC 3339 in UTC.
     pub started_at: String,
@@ -346,13 +348,13 @@ impl Report {
 
     /// Whether ages are those of services in life: on hosts, and of a lab's relays.
     pub fn has_days(&self) -> bool {
-        self.kind != Kind::LabCommand
+        self.kind != TrialKind::LabCommand
     }
 
     /// How it ended, in a word; of a trial on services without an end, that it runs.
     pub fn outcome_word(&self) -> &'static str {
         match self.outcome {
-            Outcome::Unfinished if matches!(self.kind, Kind::Field | Kind::Host) => "running",
+            Outcome::Unfinished if self.kind.is_on_services() => "running",
             Outcome::Unfinished => "unfinished",
             Outcome::Completed => "completed",
             Outcome::Interrupted => "interrupted",

@@ -1,7 +1,7 @@
 //! What kinds of trials call their services: an import does not know what ran, on hosts it is proved, and a lab run excludes what
 //! did not run as planned.
 
-use heaptrial_evaluate::judgement::Kind;
+use heaptrial_model::TrialKind;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
@@ -42,10 +42,10 @@ const LAB: Terms = Terms {
     no_readings: "None of its services lived long enough to be read.",
 };
 
-pub(crate) fn terms(kind: Kind) -> Terms {
+pub(crate) fn terms(kind: TrialKind) -> Terms {
     match kind {
-        Kind::ImportTorutils | Kind::ImportPrometheus => IMPORT,
-        Kind::Field | Kind::Host => FIELD,
-        Kind::LabCommand | Kind::LabTor => LAB,
+        kind if kind.is_import() => IMPORT,
+        kind if kind.is_lab() => LAB,
+        _ => FIELD,
     }
 }

@@ -48,10 +48,7 @@ pub use permutation::ENUMERATED_AT_MOST;
 pub use power::{Power, SimulatedTrials, power_of_ratio, services_needed};
 pub use quantile::{median, quantile};
 pub use quotient::{Bounded, quotient};
-pub use ratio::{
-    Block, IntervalMethod, RatioEstimate, assignments_are_drawn, geometric_mean, ratio_to_control,
-    student_p_value,
-};
+pub use ratio::{Block, IntervalMethod, RatioEstimate, geometric_mean, ratio_to_control, student_p_value};
 pub use slope_error::{Bend, Trend, bend, slope_half_width, without_bend};
 pub use student_interval::{student_interval, student_interval_at_least};
 pub use theil_sen::theil_sen_slope;

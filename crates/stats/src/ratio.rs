@@ -106,11 +106,6 @@ fn comparable(blocks: &[Block]) -> Option<Vec<LogBlock>> {
     both.map(|block| Some((logs(&block.control)?, logs(&block.treated)?))).collect()
 }
 
-/// Whether there are so many assignments within the blocks that [`ratio_to_control`] looks at a draw of them.
-pub fn assignments_are_drawn(blocks: &[Block]) -> bool {
-    crate::permutation::are_drawn(blocks.iter().map(|block| (block.control.len(), block.treated.len())))
-}
-
 /// Whether a two-sided test at `alpha` by the method of [`ratio_to_control`] finds a difference, and which method that is.
 /// An interval that is found is not looked for, which makes it fast enough to be simulated.
 pub(crate) fn finds_difference(blocks: &[LogBlock], alpha: f64, seed: u64) -> (bool, IntervalMethod) {

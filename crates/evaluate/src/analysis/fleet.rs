@@ -78,7 +78,7 @@ pub struct FleetService {
     pub lives: Vec<FleetLife>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct FleetLife {
     /// Start in seconds since 1970. Where the start is unknown, the first reading.
     pub started_at: f64,

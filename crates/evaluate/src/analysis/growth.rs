@@ -1,6 +1,6 @@
 //! How an arm grows, and what follows for an operator.
 
-use heaptrial_model::{Reading, units};
+use heaptrial_model::units;
 use heaptrial_stats::{
     LastPart, Standing, days_needed, first_passage, last_part, levels_off, median, median_interval,
     most_level_off, standing, student_interval_at_least, theil_sen_slope,
@@ -14,7 +14,7 @@ use crate::analysis::outcome::{
     ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
     Verdict,
 };
-use crate::analysis::service::{after_warm_up, growth_points, logs};
+use crate::analysis::service::{after_warm_up, by_day, growth_points, logs};
 use crate::analysis::shared_load;
 
 /// A host that lasts longer needs no finding.
@@ -277,37 +277,27 @@ fn as_high_before(fleet: &Fleet, members: &[usize]) -> Option<u32> {
     }
     let days: Vec<Vec<(u32, f64)>> =
         members.par_iter().filter_map(|index| whole_days(fleet.services[*index].current()?)).collect();
-    let share = |day: u32| {
+    let is_as_high = |day: &u32| {
         let both: Vec<bool> = days
             .iter()
             .filter_map(|days| {
-                let ((last, at_the_end), (_, then)) =
-                    (days.last()?, days.iter().find(|found| found.0 == day)?);
-                (*last > day + 1).then_some(then >= at_the_end)
+                let (_, at_the_end) = days.last().filter(|last| last.0 > day + 1)?;
+                let (_, then) = days.iter().find(|found| found.0 == *day)?;
+                Some(then >= at_the_end)
             })
             .collect();
-        (2 * both.len() > days.len(), both.iter().filter(|high| **high).count() as f64 / both.len() as f64)
+        let high = both.iter().filter(|high| **high).count();
+        2 * both.len() > days.len() && 2 * high > both.len()
     };
     let longest = days.iter().filter_map(|days| Some(days.last()?.0)).max()?;
-    (2..longest).find(|day| {
-        let (most, high) = share(*day);
-        most && high > 0.5
-    })
+    (2..longest).find(is_as_high)
 }
 
 /// Days of age from 2 with the median of each, without the one that the life is in.
 fn whole_days(life: &FleetLife) -> Option<Vec<(u32, f64)>> {
-    if !life.age_known() {
-        return None;
-    }
-    let day = |reading: &Reading| (f64::from(reading.age_seconds) / DAY) as u32 + 1;
-    let present = life.readings.last().map(day)?;
-    let of_day = |chunk: &[Reading]| {
-        let values: Vec<f64> = chunk.iter().map(bytes).collect();
-        let day = day(&chunk[0]);
-        (2..present).contains(&day).then_some((day, median(&values)?))
-    };
-    Some(life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect())
+    let mut days = by_day(life);
+    days.pop().filter(|_| life.age_known())?;
+    Some(days.into_iter().filter(|day| day.day > 1).map(|day| (day.day, day.median_bytes)).collect())
 }
 
 /// Bytes a day at which growth is carried on: at the pace of the later half where it is shown to slow down. That it does is an

@@ -1,6 +1,6 @@
 //! An analysis of a running trial at a time fixed in advance.
 
-use heaptrial_stats::{IntervalMethod, assignments_are_drawn, holm, student_p_value};
+use heaptrial_stats::{IntervalMethod, holm, student_p_value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,15 +31,14 @@ pub struct LookArm {
     /// Whether that p-value assumes normality of the logarithms (Student's t): there are too few assignments for a
     /// permutation test at the look's error for so many arms.
     pub assumes_normality: bool,
-    /// Whether there are more assignments than a permutation test looks at, so that these are what is too few.
-    pub assignments_drawn: bool,
 }
 
 /// Where an arm stands to the control.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LookStanding {
     /// It is the control, or compared to nothing.
+    #[default]
     NotCompared,
     /// It is shown to need less.
     Less,
@@ -92,7 +91,6 @@ pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: 
                 estimate: ratio.estimate,
                 p_value: ratio.p_value.or_else(|| student_p_value(&blocks)),
                 assumes_normality: !permuted,
-                assignments_drawn: assignments_are_drawn(&blocks),
             })
         })
         .collect();
@@ -110,7 +108,6 @@ pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: 
                 standing,
                 p_value_adjusted: adjusted[arm],
                 assumes_normality: test.is_some_and(|test| test.assumes_normality),
-                assignments_drawn: test.is_some_and(|test| test.assignments_drawn),
             }
         })
         .collect();
@@ -122,7 +119,6 @@ struct Test {
     estimate: Estimate,
     p_value: Option<f64>,
     assumes_normality: bool,
-    assignments_drawn: bool,
 }
 
 impl Test {

@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use crate::analysis::age::Ages;
 use crate::analysis::curve::Curves;
 use crate::analysis::failures::ArmEvents;
-use crate::analysis::fleet::{Fleet, FleetLife, bytes};
+use crate::analysis::fleet::{Fleet, FleetLife};
 use crate::analysis::outcome::{
     Analysis, ArmFigures, ArmResult, DAY, DayLevel, Growth, Sawtooth, SelfCheck, ServiceResult, Settings,
     Verdict,
@@ -130,34 +130,23 @@ fn arm_result(
 
 /// Memory by day of age.
 fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
-    let day = |age: f32| ((f64::from(age) / DAY) as u32).saturating_add(1);
-    // Of a service by day: median of its readings, and their mean age.
-    let of_services: Vec<Vec<(u32, f64, f64)>> = members
+    let of_services: Vec<Vec<DayLevel>> = members
         .par_iter()
         .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
         .filter(|(service, life)| ages.usable(service, life))
-        .map(|(_, life)| {
-            let days = life.readings.chunk_by(|a, b| day(a.age_seconds) == day(b.age_seconds));
-            days.filter_map(|chunk| {
-                let values: Vec<f64> = chunk.iter().map(bytes).collect();
-                let ages: Vec<f64> = chunk.iter().map(|reading| f64::from(reading.age_seconds)).collect();
-                Some((day(chunk[0].age_seconds), median(&values)?, mean(&ages)))
-            })
-            .collect()
-        })
+        .map(|(_, life)| service::by_day(life))
         .collect();
-    let mut days: BTreeMap<u32, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    for (day, level, age) in of_services.iter().flatten() {
-        let (levels, ages) = days.entry(*day).or_default();
-        levels.push(*level);
-        ages.push(*age);
+    let mut days: BTreeMap<u32, Vec<DayLevel>> = BTreeMap::new();
+    for of_day in of_services.into_iter().flatten() {
+        days.entry(of_day.day).or_default().push(of_day);
     }
-    let level = |(day, (levels, ages)): (u32, (Vec<f64>, Vec<f64>))| {
+    let level = |(day, of_day): (u32, Vec<DayLevel>)| {
+        let middle = |value: fn(&DayLevel) -> f64| median(&of_day.iter().map(value).collect::<Vec<_>>());
         Some(DayLevel {
             day,
-            services: levels.len() as u32,
-            median_bytes: median(&levels)?,
-            age_days: median(&ages)? / DAY,
+            services: of_day.len() as u32,
+            median_bytes: middle(|own| own.median_bytes)?,
+            age_days: middle(|own| own.age_days)?,
         })
     };
     days.into_iter().filter_map(level).collect()

@@ -1,12 +1,12 @@
 //! The figures of one service.
 
 use heaptrial_model::{Reading, units};
-use heaptrial_stats::{median, theil_sen_slope, time_average};
+use heaptrial_stats::{mean, median, theil_sen_slope, time_average};
 
 use crate::analysis::age::{Ages, in_sawtooth, tolerance};
 use crate::analysis::fleet::{FleetLife, FleetService, bytes};
 use crate::analysis::gap::{distances, longest_distance};
-use crate::analysis::outcome::{DAY, ServiceResult, Settings, window_before};
+use crate::analysis::outcome::{DAY, DayLevel, ServiceResult, Settings, window_before};
 use crate::analysis::work;
 
 /// Points that a slope is computed from: medians of equal spans of time.
@@ -227,6 +227,21 @@ pub(crate) fn logs(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().map(|(days, bytes)| (*days, bytes.ln())).collect()
 }
 
+/// Memory of a life by day of age.
+pub(crate) fn by_day(life: &FleetLife) -> Vec<DayLevel> {
+    let age = |reading: &Reading| f64::from(reading.age_seconds);
+    let day = |reading: &Reading| ((age(reading) / DAY) as u32).saturating_add(1);
+    let of_day = |chunk: &[Reading]| {
+        Some(DayLevel {
+            day: day(&chunk[0]),
+            services: 1,
+            median_bytes: median(&chunk.iter().map(bytes).collect::<Vec<_>>())?,
+            age_days: mean(&chunk.iter().map(age).collect::<Vec<_>>()) / DAY,
+        })
+    };
+    life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect()
+}
+
 /// The usual distance between readings of a life in seconds, which [`USUAL_SHARE`] of them do not exceed.
 pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
     let mut own: Vec<f64> = distances(&life.readings).collect();
@@ -267,44 +282,6 @@ fn average_over_time(service: &FleetService, ages: &Ages) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::fleet::{Fleet, FleetArm};
-    use heaptrial_model::LifeStart;
-
-    const ROLLED_UP: f64 = 900.0;
-
-    /// 30 days of a line, read each minute, of which the first `rolled_up` days are kept as medians of 15 minutes.
-    fn figures_of(rolled_up: f64) -> ServiceResult {
-        let kib = |days: f64| ((1.0 + days / 30.0) * 1_048_576.0) as u32;
-        let minutes = (0..30 * 1440).filter(|minute| {
-            let days = f64::from(*minute) / 1440.0;
-            days >= rolled_up || minute % 15 == 7
-        });
-        let readings = minutes.map(|minute| Reading {
-            age_seconds: minute as f32 * 60.0,
-            kib: kib(f64::from(minute) / 1440.0),
-        });
-        let service = FleetService {
-            arms: vec![0],
-            lives: vec![FleetLife {
-                started_at: 0.0,
-                start: LifeStart::Observed,
-                contamination: None,
-                proved: true,
-                readings: readings.collect(),
-                rolled_up_seconds: ROLLED_UP,
-                peaks: Vec::new(),
-                work: Default::default(),
-            }],
-            ..FleetService::default()
-        };
-        let fleet = Fleet {
-            arms: vec![FleetArm { control: true, ..FleetArm::default() }],
-            services: vec![service.clone()],
-            ..Fleet::default()
-        };
-        let settings = Settings::default();
-        figures(&service, &Ages::of(&fleet, &settings), &settings)
-    }
 
     #[test]
     fn the_level_of_a_lab_run_is_a_median_of_what_was_read_or_a_mean() {
@@ -327,41 +304,5 @@ mod tests {
         let mut spike = [50; 20];
         spike[7] = 400;
         assert_eq!(level(&spike), 50.0);
-    }
-
-    #[test]
-    fn what_was_rolled_up_has_the_same_level_average_and_growth() {
-        let raw = figures_of(0.0);
-        for days in [16.0, 29.5, 30.0] {
-            let partly = figures_of(days);
-            for (figure, share) in [
-                ((|of: &ServiceResult| of.level_bytes) as fn(&ServiceResult) -> Option<f64>, 0.01),
-                (|of| of.time_average_bytes, 0.01),
-                (|of| of.growth_log_per_day, 0.02),
-            ] {
-                let ratio = figure(&partly).unwrap() / figure(&raw).unwrap();
-                assert!((ratio - 1.0).abs() < share, "{days}: {ratio}");
-            }
-        }
-    }
-
-    #[test]
-    fn the_peak_is_of_all_lives_that_ran_the_treatment() {
-        let life = |contaminated: bool, kib: u32| FleetLife {
-            started_at: 0.0,
-            start: LifeStart::Observed,
-            contamination: contaminated.then(|| "it ran another one".to_owned()),
-            proved: true,
-            readings: vec![Reading { age_seconds: 60.0, kib }, Reading { age_seconds: 120.0, kib: 100 }],
-            rolled_up_seconds: 0.0,
-            peaks: Vec::new(),
-            work: Default::default(),
-        };
-        let lives = vec![life(false, 5000), life(true, 9000), life(false, 700)];
-        let service = FleetService { arms: vec![0], lives, ..FleetService::default() };
-        let arms = vec![FleetArm { control: true, ..FleetArm::default() }];
-        let (fleet, settings) = (Fleet { arms, ..Fleet::default() }, Settings::default());
-        let figures = figures(&service, &Ages::of(&fleet, &settings), &settings);
-        assert_eq!(figures.peak_bytes, Some(5000.0 * 1024.0));
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::analysis::Analysis;
-use heaptrial_model::{Identity, MappedLibrary};
+use heaptrial_model::{Identity, MappedLibrary, TrialKind};
 use heaptrial_stats::median;
 
+use crate::judgement::Rows;
 use crate::judgement::facts::ServiceFacts;
-use crate::judgement::{Kind, Rows};
 
 /// Of an arm, over its services: those that count in a lab run, all that were put into it on hosts.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -105,7 +105,7 @@ fn identities<'r>(rows: &'r Rows, facts: &[ServiceFacts], own: &[usize], arm: us
         let lives = own.iter().filter_map(|index| rows.lives.get(facts[*index].life?));
         return lives.filter_map(|life| life.identity.as_ref()).collect();
     }
-    if rows.arms.len() < 2 || rows.kind == Kind::Host {
+    if rows.arms.len() < 2 || rows.kind == TrialKind::Host {
         return Vec::new();
     }
     let id = rows.arms[arm].id;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use heaptrial_model::{MemorySplit, Metric, SlowSample};
+use heaptrial_model::{MemorySplit, Metric, SlowSample, TrialKind};
 use heaptrial_store::Store;
 
-use crate::judgement::{JudgementError, Kind, Rest, Rows};
+use crate::judgement::{JudgementError, Rest, Rows};
 
 /// Of a service in the order of [`Rows::services`]; of the life that stands for it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,7 +46,7 @@ impl ServiceFacts {
     /// Of all services of a trial on hosts.
     pub(crate) fn on_hosts(store: &Store, rows: &Rows) -> Result<Vec<Self>, JudgementError> {
         let anon = match rows.kind {
-            Kind::ImportTorutils => HashMap::new(),
+            TrialKind::ImportTorutils => HashMap::new(),
             _ => last_anon(store, rows)?,
         };
         let facts = |record: &heaptrial_store::ServiceRecord| {

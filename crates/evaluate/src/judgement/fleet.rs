@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 
 use crate::analysis::{Clock, DAY, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work};
-use heaptrial_model::KnownEvent;
+use heaptrial_model::{KnownEvent, TrialKind};
 use heaptrial_store::{ArmRecord, EventRecord, LifeRecord, Readings, ServiceRecord, Store, StoreError};
 
 use crate::judgement::lab::LabRun;
 use crate::judgement::treatment::{self, Treated};
-use crate::judgement::{JudgementError, Kind, Options, Rows, work};
+use crate::judgement::{JudgementError, Options, Rows, work};
 
 /// Lives that a thread takes at a time, at least: each opens the database.
 const LIVES_AT_A_TIME: usize = 16;
@@ -37,7 +37,7 @@ impl Rows {
             self.services.iter().enumerate().map(|(index, service)| (service.id, index)).collect();
         let mut services: Vec<FleetService> =
             self.services.iter().map(|service| self.service(service)).collect();
-        let treated = if kind == Kind::Field {
+        let treated = if kind == TrialKind::Field {
             treatment::of_lives(&self.lives, &self.events, self.until_us)
         } else {
             vec![Treated::Yes; self.lives.len()]
@@ -70,7 +70,7 @@ impl Rows {
                 host_available_bytes: fact("available_bytes")
                     .filter(|_| fact("told_at_wall_us").is_none_or(|at| last - at / 1e6 <= DAY)),
             },
-            randomised: kind == Kind::Field && !self.services.iter().any(ServiceRecord::is_by_hand),
+            randomised: kind == TrialKind::Field && !self.services.iter().any(ServiceRecord::is_by_hand),
             identities_proved: in_ledger,
             clock: Clock::Calendar,
             seed: trial.plan.seed,

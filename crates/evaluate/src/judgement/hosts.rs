@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::analysis::{DAY, Finding, FindingKind, Fleet, Severity};
-use heaptrial_model::{Identity, units};
+use heaptrial_model::{Identity, TrialKind, units};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store};
 
-use crate::judgement::{JudgementError, Kind, Rows};
+use crate::judgement::{JudgementError, Rows};
 
 /// Hosts that a finding names.
 const NAMED: usize = 8;
@@ -48,7 +48,7 @@ impl Rows {
 
     /// Arms whose services were proved to run several builds, or with several settings.
     pub(crate) fn several_builds(&self) -> Vec<Finding> {
-        if self.kind != Kind::Field && self.parts.is_empty() {
+        if self.kind != TrialKind::Field && self.parts.is_empty() {
             return Vec::new();
         }
         let of_arm = |(arm, record): (usize, &ArmRecord)| {

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use crate::analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
-use heaptrial_model::{Ending, KnownEvent, LifeStart, Reading, units};
+use heaptrial_model::{Ending, KnownEvent, Reading, TrialKind, units};
 use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
 use crate::judgement::consensuses::{ConsensusClock, HOUR, Taken};
 use crate::judgement::facts::{Observed, ServiceFacts, last_slow, last_split};
-use crate::judgement::{JudgementError, Kind, Options, Rows, work};
+use crate::judgement::{JudgementError, Options, Rows, work};
 
 /// A service younger than this share of the oldest one's age at its last reading is not compared.
 const COMPARABLE_AGE_SHARE: f64 = 0.5;
@@ -58,7 +58,7 @@ impl LabRun {
                 series.iter_mut().for_each(|point| point.age_seconds -= ready);
                 work.by_age(|age| Some(age - ready as f32));
             }
-            let taken = match life.filter(|_| rows.kind == Kind::LabTor) {
+            let taken = match life.filter(|_| rows.kind == TrialKind::LabTor) {
                 Some((_, life)) => Taken::read(store, life, &series)?,
                 None => None,
             };
@@ -78,9 +78,9 @@ impl LabRun {
                 failed,
             });
         }
-        exclude_too_young(&mut services, rows);
-        if rows.kind == Kind::LabTor {
-            exclude_never_rested(&mut services);
+        match rows.kind {
+            TrialKind::LabTor => exclude_relays(&mut services),
+            _ => exclude_too_young(&mut services, rows),
         }
         Ok(Self { services })
     }
@@ -94,7 +94,7 @@ impl LabRun {
     /// Repeats are blocks, and whoever does not count has no life in it. Ages are hours of a relay's life, and
     /// the lab's seconds of other programs.
     pub(crate) fn fleet(&self, rows: &Rows, options: &Options) -> Fleet {
-        let are_relays = rows.kind == Kind::LabTor;
+        let are_relays = rows.kind == TrialKind::LabTor;
         let services = rows.services.iter().zip(&self.services).map(|(record, service)| FleetService {
             lives: service.fleet_life(rows).into_iter().filter(|_| service.excluded.is_none()).collect(),
             ..rows.service(record)
@@ -122,7 +122,7 @@ impl LabRun {
     /// Of relays by the hours of their lives those of a field trial; of a run of minutes everything
     /// from the end of warm-up counts.
     pub(crate) fn settings(&self, rows: &Rows, options: &Options) -> Settings {
-        if rows.kind == Kind::LabTor {
+        if rows.kind == TrialKind::LabTor {
             let warm_up_seconds = options.warm_up.map(|warm_up| warm_up.as_secs_f64());
             return Settings { warm_up_seconds, ..options.settings };
         }
@@ -186,9 +186,9 @@ impl LabRun {
 }
 
 impl LabService {
-    /// Whether it is a relay that rested after a consensus.
-    fn is_rested(&self) -> bool {
-        self.taken.as_ref().is_some_and(Taken::is_rested)
+    /// How many its relay took.
+    fn consensuses(&self) -> u32 {
+        self.taken.as_ref().map_or(0, Taken::last)
     }
 
     pub(crate) fn last_age(&self) -> Option<f64> {
@@ -235,7 +235,7 @@ impl LabService {
     /// The life that stands for it, counted or not, as the fleet has it.
     fn fleet_life(&self, rows: &Rows) -> Option<FleetLife> {
         let life = rows.lives.get(self.life?)?;
-        let (started_at, readings, work) = if rows.kind == Kind::LabTor {
+        let (started_at, readings, work) = if rows.kind == TrialKind::LabTor {
             // What happens at one consensus happens to all relays at once.
             let taken = self.taken.as_ref()?;
             let mut work = self.work.clone();
@@ -251,13 +251,10 @@ impl LabService {
         };
         Some(FleetLife {
             started_at,
-            start: LifeStart::Observed,
-            contamination: None,
             proved: life.identity.is_some(),
             readings,
-            rolled_up_seconds: 0.0,
-            peaks: Vec::new(),
             work,
+            ..FleetLife::default()
         })
     }
 }
@@ -321,18 +318,6 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
         rows.trial.plan.planned_us == 0 && life.is_some_and(|life| life.ending == Some(Ending::Planned))
     };
     let counted = services.iter().filter(|service| service.excluded.is_none());
-    // Relays are as old as the consensuses that they took, however long a group had to wait.
-    if rows.kind == Kind::LabTor {
-        let most = counted.filter_map(|service| service.taken.as_ref()).map(Taken::last).max().unwrap_or(0);
-        for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
-            let Some(own) = service.taken.as_ref().map(Taken::last) else { continue };
-            if f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
-                service.excluded =
-                    Some(format!("too young to compare: it took {own} consensuses, others {most}"));
-            }
-        }
-        return;
-    }
     let oldest = counted.filter_map(LabService::last_age).fold(0.0, f64::max);
     // One that took long to start is older at the end of the same time, and makes no other too young.
     let planned = rows.trial.plan.planned_us as f64 / 1e6;
@@ -347,15 +332,19 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
     }
 }
 
-/// A relay that never rested has no reading to compare.
-fn exclude_never_rested(services: &mut [LabService]) {
-    for service in services.iter_mut().filter(|service| service.excluded.is_none() && !service.is_rested()) {
-        let what = match service.taken.as_ref().map_or(0, Taken::last) {
-            0 => "it took up none".to_owned(),
-            1 => "it took one, and was busy from then on".to_owned(),
-            took => format!("it took {took}, and was busy all the time"),
-        };
-        service.excluded = Some(format!("it never rested after a consensus: {what}"));
+/// Relays are as old as the consensuses that they took, however long a group had to wait. One that never rested has no reading
+/// to compare.
+fn exclude_relays(services: &mut [LabService]) {
+    let counted = services.iter().filter(|service| service.excluded.is_none());
+    let most = counted.map(LabService::consensuses).max().unwrap_or(0);
+    for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
+        let own = service.consensuses();
+        if service.taken.is_some() && f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
+            service.excluded =
+                Some(format!("too young to compare: it took {own} consensuses, others {most}"));
+        } else if !service.taken.as_ref().is_some_and(Taken::is_rested) {
+            service.excluded = Some(format!("it never rested after a consensus, of which it took {own}"));
+        }
     }
 }
 

@@ -4,20 +4,22 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use crate::analysis::Fleet;
+use heaptrial_model::TrialKind;
 use heaptrial_store::{
     ArmRecord, EventRecord, ImportSource, LifeRecord, PartRecord, ServiceRecord, Store, StoreError,
     TrialRecord,
 };
 use jiff::Timestamp;
 
-use crate::judgement::{JudgementError, Kind, Options};
+use crate::judgement::{JudgementError, Options};
 
 /// The rows of a trial but for its samples. Whoever renames anything (for what leaves the house) does it here, before
 /// anything is made of them.
 #[derive(Debug, Clone)]
 pub struct Rows {
     pub trial: TrialRecord,
-    pub kind: Kind,
+    /// As it is judged: never a rollout or a watch.
+    pub kind: TrialKind,
     pub arms: Vec<ArmRecord>,
     pub services: Vec<ServiceRecord>,
     pub lives: Vec<LifeRecord>,
@@ -34,9 +36,9 @@ impl Rows {
     /// Reads those of a trial.
     pub fn read(store: &Store, trial_id: i64) -> Result<Self, JudgementError> {
         let trial = find_trial(store, trial_id)?;
-        let kind = Kind::of(&trial);
+        let kind = judged_as(trial.plan.kind);
         // Services go on after a trial, and the agent may read them for a while.
-        let ended = trial.ended_wall_us.filter(|_| kind == Kind::Field);
+        let ended = trial.ended_wall_us.filter(|_| kind == TrialKind::Field);
         let mut lives = dated_lives(store, &trial)?;
         lives.retain(|life| ended.is_none_or(|ended| life.started_wall_us <= ended));
         let parts = store.parts(trial.id)?;
@@ -70,6 +72,16 @@ impl Rows {
     /// Position of the arm with this row id.
     pub fn arm_position(&self, id: i64) -> Option<usize> {
         self.arms.iter().position(|record| record.id == id)
+    }
+}
+
+/// The kind that a trial is judged and reported as. A rollout has one arm, over services that get its treatment one after the
+/// other; a watch compares with no other arm.
+fn judged_as(kind: TrialKind) -> TrialKind {
+    match kind {
+        TrialKind::Rollout => TrialKind::Field,
+        TrialKind::Watch => TrialKind::Host,
+        other => other,
     }
 }
 

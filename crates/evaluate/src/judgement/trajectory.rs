@@ -81,18 +81,23 @@ impl Trajectories {
 
     /// The interval of the median over `services` (positions) by age: runs of age, lower and upper end.
     pub fn median_band(&self, services: &[usize], level: f64) -> Vec<Vec<(f64, f64, f64)>> {
-        let interval = |values: &[f64]| median_interval(values, level)?.interval;
-        let runs = runs(&self.levels_of(services), interval).into_iter();
-        runs.map(|run| run.into_iter().map(|(age, (low, high))| (age, low, high)).collect()).collect()
+        self.band(services, |values| median_interval(values, level)?.interval)
     }
 
     /// The lowest and the highest level of an arm's services by age: runs of age, low and high.
     pub fn range(&self, services: &[usize]) -> Vec<Vec<(f64, f64, f64)>> {
-        let range = |values: &[f64]| {
+        self.band(services, |values| {
             let low = values.iter().copied().min_by(f64::total_cmp)?;
             Some((low, values.iter().copied().max_by(f64::total_cmp)?))
-        };
-        let runs = runs(&self.levels_of(services), range).into_iter();
+        })
+    }
+
+    fn band(
+        &self,
+        services: &[usize],
+        ends: impl Fn(&[f64]) -> Option<(f64, f64)>,
+    ) -> Vec<Vec<(f64, f64, f64)>> {
+        let runs = runs(&self.levels_of(services), ends).into_iter();
         runs.map(|run| run.into_iter().map(|(age, (low, high))| (age, low, high)).collect()).collect()
     }
 
@@ -168,105 +173,4 @@ pub fn extremes(points: &[Point], bins: usize) -> Vec<Point> {
         pair
     });
     pairs.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::analysis::{Clock, FleetArm, FleetService};
-    use heaptrial_model::{LifeStart, Reading};
-    use proptest::prelude::*;
-
-    fn service(start: LifeStart, values: &[(f64, u32)]) -> FleetService {
-        let reading = |(age, kib): &(f64, u32)| Reading { age_seconds: *age as f32, kib: *kib };
-        let life = FleetLife {
-            started_at: 0.0,
-            start,
-            contamination: None,
-            proved: true,
-            readings: values.iter().map(reading).collect(),
-            rolled_up_seconds: 0.0,
-            peaks: Vec::new(),
-            work: Default::default(),
-        };
-        FleetService { arms: vec![0], lives: vec![life], ..FleetService::default() }
-    }
-
-    fn thin(services: Vec<FleetService>, ages_are_lower_bounds: bool) -> Trajectories {
-        let shown: Vec<_> = (0..services.len()).map(|index| (index, 0, false)).collect();
-        let arms = vec![FleetArm::default()];
-        let fleet = Fleet { arms, services, clock: Clock::InTurn, ..Fleet::default() };
-        Trajectories::of(&fleet, &shown, ages_are_lower_bounds)
-    }
-
-    fn observed(all: &[&[(f64, u32)]]) -> Trajectories {
-        thin(all.iter().map(|values| service(LifeStart::Observed, values)).collect(), false)
-    }
-
-    fn flat(kib: u32, count: u32) -> Vec<(f64, u32)> {
-        (0..count).map(|i| (f64::from(i), kib)).collect()
-    }
-
-    #[test]
-    fn what_was_rolled_up_is_no_gap() {
-        let ages =
-            (0..20).map(|i| f64::from(i) * 900.0).chain((0..200).map(|i| 18_000.0 + f64::from(i) * 60.0));
-        let points: Vec<Point> = ages.map(|age| (age, 1.0)).collect();
-        assert_eq!(split_at_gaps(&points, 900.0).count(), 1);
-        assert_eq!(split_at_gaps(&points, 0.0).count(), 21);
-    }
-
-    #[test]
-    fn the_median_line_is_taken_over_services_at_equal_age() {
-        let thin = observed(&[&flat(10, 40), &flat(20, 40), &flat(90, 40)]);
-        let line = thin.median_line(&[0, 1, 2]);
-        assert_eq!(line.len(), 1);
-        assert!(line[0].iter().all(|point| point.1 == 20.0 * 1024.0), "{line:?}");
-        assert_eq!(thin.range(&[0, 1, 2])[0][7].1, 10.0 * 1024.0);
-        assert!(thin.median_line(&[]).is_empty());
-    }
-
-    #[test]
-    fn every_reading_of_a_short_series_is_on_the_median_line() {
-        for count in [1, 2, 7, 17, 83, 120] {
-            // Hours of a relay's life, one for each consensus.
-            let points: Vec<(f64, u32)> = (1..=count).map(|k| (3600.0 * f64::from(k), k)).collect();
-            let line = observed(&[&points]).median_line(&[0]).concat();
-            let levels: Vec<f64> = line.iter().map(|point| point.1 / 1024.0).collect();
-            assert_eq!(levels, (1..=count).map(f64::from).collect::<Vec<_>>(), "{count}");
-        }
-    }
-
-    #[test]
-    fn a_median_line_ends_where_half_of_its_services_have_ended() {
-        // Bins are wider than the distance of readings: their middles would lie beyond the last ones.
-        let thin = observed(&[&flat(7, 1000), &flat(7, 501), &flat(7, 501)]);
-        for services in [&[1][..], &[0, 1, 2]] {
-            let line = thin.median_line(services);
-            assert!(line[0].last().unwrap().0 <= 510.0, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn a_service_of_unknown_start_is_not_drawn_by_age() {
-        let drawn = |bounds| {
-            let known = service(LifeStart::Inferred { uncertainty_us: 0 }, &[(100.0, 4)]);
-            let thin = thin(vec![known, service(LifeStart::Unknown, &[(900.0, 4)])], bounds);
-            thin.services.iter().map(|service| service.segments.len()).collect::<Vec<_>>()
-        };
-        assert_eq!((drawn(false), drawn(true)), (vec![1, 0], vec![1, 1]));
-    }
-
-    proptest! {
-        #[test]
-        fn thinning_keeps_the_extremes_and_the_order(values in prop::collection::vec(1u32..1_000_000, 1..3000)) {
-            let points: Vec<(f64, u32)> = values.iter().enumerate().map(|(i, v)| (i as f64, *v)).collect();
-            let line: Vec<Point> = observed(&[&points]).services[0].segments.concat();
-            prop_assert!(line.len() <= 2 * LINE_BINS);
-            prop_assert!(line.windows(2).all(|pair| pair[0].0 <= pair[1].0));
-            let (low, high) = (values.iter().min().unwrap(), values.iter().max().unwrap());
-            prop_assert!(line.iter().any(|point| point.1 == f64::from(*low) * 1024.0));
-            prop_assert!(line.iter().any(|point| point.1 == f64::from(*high) * 1024.0));
-        }
-    }
 }

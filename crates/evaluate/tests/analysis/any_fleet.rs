@@ -4,7 +4,7 @@ use crate::build;
 
 use build::{BEGIN, run};
 use heaptrial_evaluate::analysis::{
-    Clock, Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit, Work,
+    Clock, Estimate, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit,
 };
 use heaptrial_model::{KnownEvent, LifeStart, Reading};
 use proptest::prelude::*;
@@ -40,8 +40,7 @@ fn life() -> impl Strategy<Value = FleetLife> {
                 contamination,
                 readings,
                 rolled_up_seconds,
-                peaks: Vec::new(),
-                work: Work::default(),
+                ..FleetLife::default()
             }
         },
     )

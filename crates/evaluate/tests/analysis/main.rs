@@ -14,5 +14,6 @@ mod minority;
 mod pitfalls;
 mod readings;
 mod simulation;
+mod usual_work;
 mod verdicts;
 mod work;

@@ -86,3 +86,38 @@ fn a_service_lacks_no_readings_for_having_been_rolled_up() {
     let analysis = run(&fleet);
     assert_eq!(names(find(&analysis, FindingKind::LacksSamples).unwrap()), ["s3"]);
 }
+
+/// 30 days of a line, read each minute, of which the first days are kept as medians of 15 minutes.
+#[test]
+fn rolled_up_readings_have_the_same_level_average_and_growth() {
+    let figures_of = |rolled_up: f64| {
+        let minutes =
+            (0..30 * 1440).filter(|minute| f64::from(*minute) >= 1440.0 * rolled_up || minute % 15 == 7);
+        let ages = minutes.map(|minute| f64::from(minute) / 1440.0);
+        let mut fleet = Fleet::default();
+        let read = read_at(0, ages, |age| 1.0 + age / 30.0);
+        add_arm(&mut fleet, 1, |_| vec![FleetLife { rolled_up_seconds: 900.0, ..read.clone() }]);
+        let of = run(&fleet).services.remove(0);
+        [of.level_bytes, of.time_average_bytes, of.growth_log_per_day].map(Option::unwrap)
+    };
+    let raw = figures_of(0.0);
+    for days in [16.0, 29.5, 30.0] {
+        let partly = figures_of(days);
+        for (figure, share) in [0.01, 0.01, 0.02].into_iter().enumerate() {
+            let ratio = partly[figure] / raw[figure];
+            assert!((ratio - 1.0).abs() < share, "{days} {figure}: {ratio}");
+        }
+    }
+}
+
+#[test]
+fn the_peak_is_of_all_lives_that_ran_the_treatment() {
+    let life = |contamination: Option<&str>, peak: f64| FleetLife {
+        contamination: contamination.map(str::to_owned),
+        ..read_at(0, [0.1, 0.2].into_iter(), |age| if age < 0.15 { peak } else { 0.1 })
+    };
+    let mut fleet = Fleet::default();
+    add_arm(&mut fleet, 1, |_| vec![life(None, 5.0), life(Some("it ran another one"), 9.0), life(None, 0.7)]);
+    let peak = run(&fleet).services[0].peak_bytes.unwrap();
+    assert!((peak / (own(0) * 5.0 * GIB) - 1.0).abs() < 1e-6, "{peak}");
+}

@@ -3,3 +3,4 @@
 mod nodes;
 mod score;
 mod several_hosts;
+mod trajectories;

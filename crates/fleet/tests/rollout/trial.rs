@@ -1,7 +1,7 @@
 //! A trial whose ratio is known.
 
-use heaptrial_evaluate::analysis::{Fleet, FleetArm, FleetLife, FleetService, Work};
-use heaptrial_model::{LifeStart, Reading};
+use heaptrial_evaluate::analysis::{Fleet, FleetArm, FleetLife, FleetService};
+use heaptrial_model::Reading;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -39,14 +39,5 @@ fn life(bytes: f64) -> FleetLife {
         age_seconds: (f64::from(number) * HOUR) as f32,
         kib: (bytes / 1024.0) as u32,
     };
-    FleetLife {
-        started_at: 0.0,
-        start: LifeStart::Observed,
-        contamination: None,
-        proved: true,
-        readings: (0..=72).map(reading).collect(),
-        rolled_up_seconds: 0.0,
-        peaks: Vec::new(),
-        work: Work::default(),
-    }
+    FleetLife { proved: true, readings: (0..=72).map(reading).collect(), ..FleetLife::default() }
 }

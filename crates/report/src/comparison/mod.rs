@@ -3,9 +3,10 @@
 mod caveats;
 mod forms;
 
+use heaptrial_model::TrialKind;
 use serde::{Deserialize, Serialize};
 
-use crate::document::{Arm, Kind, Report};
+use crate::document::{Arm, Report};
 use crate::table;
 
 /// The form of [`Comparison`] as JSON.
@@ -24,7 +25,7 @@ pub struct Comparison {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComparedTrial {
     pub name: String,
-    pub kind: Kind,
+    pub kind: TrialKind,
     /// Start, RFC 3339 in UTC.
     pub started_at: String,
     pub duration_seconds: f64,

@@ -23,7 +23,7 @@ pub const LOOK_SCHEMA_VERSION: u32 = 1;
 const NAMED: usize = 4;
 
 /// A look at a running trial. Of a peek, everything that could decide is missing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LookReport {
     pub schema_version: u32,
     pub trial: String,
@@ -52,7 +52,7 @@ pub struct LookReport {
 }
 
 /// An arm; of a peek with its levels and events alone.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LookedArm {
     pub name: String,
     pub control: bool,
@@ -81,15 +81,8 @@ impl LookedArm {
             services: arm.services,
             services_treated: arm.services_belonging(),
             level_bytes: arm.level().map(|bytes| bytes.round() as u64),
-            ratio: None,
-            ratio_as_assigned: None,
-            p_value_adjusted: None,
-            assumes_normality: false,
-            standing: LookStanding::NotCompared,
-            verdict: None,
-            objections: Vec::new(),
-            work: None,
             events: arm.result.events,
+            ..Self::default()
         }
     }
 
@@ -146,20 +139,13 @@ impl LookReport {
         Ok(Self {
             schema_version: LOOK_SCHEMA_VERSION,
             trial: report.name,
-            number: None,
             looks: peek.looks,
-            planned_seconds: None,
             data_until: time(peek.last_us.unwrap_or(now_us))?,
-            accepted_gap_seconds: None,
             taken_at: time(now_us)?,
             matched_age_seconds: report.analysis.matched_age_seconds,
-            alpha: None,
-            alpha_spent: None,
             arms: report.arms.iter().map(LookedArm::of_peek).collect(),
-            decision: None,
             result: "A peek decides nothing.".to_owned(),
-            next_look_at: None,
-            findings: Vec::new(),
+            ..Self::default()
         })
     }
 

@@ -6,7 +6,7 @@ use super::{
     Columns, Detail, Emphasis, Table, emphasis, of_other_reading, other_reading, pace, ratio_or_control,
     treatment, whole,
 };
-use crate::document::{Arm, Kind, Report};
+use crate::document::{Arm, Report};
 use crate::text::estimate;
 use crate::{units, verdict};
 
@@ -172,8 +172,7 @@ pub(crate) fn happened(report: &Report) -> Option<Table> {
         .figure("Identity changes", count(|events| events.identity_changes))
         .figure("Gaps", count(|events| events.gaps))
         .figure("Reboots", count(|events| events.reboots))
-        .table_of_arms(
-            (0..report.arms.len()).filter(|_| matches!(report.kind, Kind::Field | Kind::Host)),
-            |arm| emphasis(report, *arm),
-        )
+        .table_of_arms((0..report.arms.len()).filter(|_| report.kind.is_on_services()), |arm| {
+            emphasis(report, *arm)
+        })
 }

@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 
 use heaptrial_evaluate::analysis::{ArmWork, WorkStanding};
+use heaptrial_model::TrialKind;
 
 use super::{Columns, Detail, Emphasis, Table, emphasis, optional, ratio_or_control};
-use crate::document::{Kind, MeasureResult, Report};
+use crate::document::{MeasureResult, Report};
 use crate::units;
 
 /// The measure that is in units of memory.
@@ -52,7 +53,7 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
 type Time = (f64, &'static str);
 
 fn time(report: &Report) -> Time {
-    if report.kind == Kind::LabTor { (3600.0, "an hour of life") } else { (1.0, "a second") }
+    if report.kind == TrialKind::LabTor { (3600.0, "an hour of life") } else { (1.0, "a second") }
 }
 
 /// The unit for which memory is shown, so that some arm needs more than a trifle for it, and what it is by the second.
@@ -131,7 +132,7 @@ mod tests {
     fn rates_of_relays_that_rest_are_of_hours_of_life() {
         let measure: MeasureResult = serde_json::from_value(serde_json::json!({
             "name": "documents", "services": 1, "of": 1, "idle": 0, "amount": 0.0554, "total": 16554.0, "tried": null,
-            "of_control": null, "ratio": null, "memory_for_each": 3.24 * 1_073_741_824.0, "memory_ratio": null,
+            "ratio": null, "memory_for_each": 3.24 * 1_073_741_824.0, "memory_ratio": null,
             "standing": "unknown", "less_is_better": false,
         }))
         .unwrap();

@@ -120,7 +120,7 @@ fn a_name_that_goes_on_is_taken_for_whatever_is_found_by_it() {
     store.begin_field_trial(&of(TrialKind::Host), &[], &[]).unwrap();
     store.begin_field_trial(&of(TrialKind::Field), &[], &[]).unwrap();
     let taken = store.begin_field_trial(&of(TrialKind::Rollout), &[], &[]).unwrap_err().to_string();
-    assert!(taken.contains("(trial on this fleet)"), "{taken}");
+    assert!(taken.contains("(field trial)"), "{taken}");
 }
 
 #[test]

@@ -66,8 +66,6 @@ pub struct MeasureResult {
     pub total: f64,
     /// Where failures are counted: what was tried over the same time.
     pub tried: Option<f64>,
-    /// The same of the control; `None` of the control itself.
-    pub of_control: Option<ControlWork>,
     /// `amount` over that of the control, with its interval. Where less is better, above 1 is worse.
     pub ratio: Option<RatioToControl>,
     /// Whether less of it is better, as of a latency.
@@ -86,21 +84,18 @@ pub struct MeasureResult {
     pub standing: WorkStanding,
 }
 
+impl ArmWork {
+    pub(crate) fn measure(&self, name: &str) -> Option<&MeasureResult> {
+        self.measures.iter().find(|measure| measure.name == name)
+    }
+}
+
 impl MeasureResult {
     /// The arm's work in proportion to the control's: below 1 is less work, or work that took longer.
     pub fn of_work(&self) -> Option<Estimate> {
         let estimate = self.ratio.as_ref()?.estimate;
         Some(if self.less_is_better { estimate.inverse() } else { estimate })
     }
-}
-
-/// What the control's services did together.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ControlWork {
-    /// What was counted: done, or failed.
-    pub total: f64,
-    /// Where failures are counted: what was tried.
-    pub tried: Option<f64>,
 }
 
 /// Whether an arm does its work.

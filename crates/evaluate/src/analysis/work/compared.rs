@@ -6,7 +6,7 @@ use crate::analysis::age::Ages;
 use crate::analysis::figures;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{
-    ControlWork, MeasureResult, RatioToControl, ServiceResult, ServiceWork, Settings, WorkStanding,
+    MeasureResult, RatioToControl, ServiceResult, ServiceWork, Settings, WorkStanding,
 };
 
 /// A service that does nothing has this share of what the control's do, so that it has a logarithm.
@@ -80,17 +80,12 @@ impl Compared<'_> {
 
     fn measure(&self, name: &str, arm: usize) -> MeasureResult {
         let own = self.known(arm, name);
-        let amounts = |of: &[&ServiceWork]| -> Vec<f64> {
-            of.iter().map(|work| work.amount).filter(|amount| *amount > 0.0).collect()
-        };
         let control = self.control().filter(|control| *control != arm);
-        let of_control = control.map(|control| self.known(control, name));
-        let usual = of_control.as_ref().and_then(|of| geometric_mean(&amounts(of)));
-        // Nothing has no logarithm.
-        let least = usual.map(|usual| LEAST_SHARE * usual);
-        let amount = |index: usize| {
-            let work = self.of(index, name)?;
-            if work.amount > 0.0 { Some(work.amount) } else { least }
+        let usual = control.and_then(|control| mean_amount(&self.known(control, name)));
+        let amount = |index: usize| match self.of(index, name)?.amount {
+            // Nothing has no logarithm.
+            amount if amount <= 0.0 => usual.map(|usual| LEAST_SHARE * usual),
+            amount => Some(amount),
         };
         let ratio = usual.and_then(|_| self.ratio(control?, arm, &amount));
         let memory = figures::compared(self.ages, control.unwrap_or(arm), arm);
@@ -113,12 +108,9 @@ impl Compared<'_> {
             services: own.len() as u32,
             of: self.members[arm].len() as u32,
             idle: own.iter().filter(|work| work.amount <= 0.0).count() as u32,
-            amount: geometric_mean(&amounts(&own)),
+            amount: mean_amount(&own),
             total: own.iter().map(|work| work.counted).sum(),
             tried: tried(&own),
-            of_control: of_control
-                .filter(|of| !of.is_empty())
-                .map(|of| ControlWork { total: of.iter().map(|work| work.counted).sum(), tried: tried(&of) }),
             memory_for_each: mean(&memory_for_each),
             memory_ratio: to_control(&memory_for_each),
             less_is_better: self.less_is_better(name),
@@ -175,6 +167,12 @@ impl Compared<'_> {
             WorkStanding::Unknown
         }
     }
+}
+
+/// Over the services that did something.
+fn mean_amount(of: &[&ServiceWork]) -> Option<f64> {
+    let amounts = of.iter().map(|work| work.amount).filter(|amount| *amount > 0.0);
+    geometric_mean(&amounts.collect::<Vec<_>>())
 }
 
 /// What was tried, where failures are counted.

@@ -3,7 +3,7 @@
 use heaptrial_model::units;
 use heaptrial_stats::fisher_fewer;
 
-use super::{TRAFFIC, freed};
+use super::freed;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{
     ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Severity,
@@ -27,14 +27,13 @@ pub(crate) fn findings(
     let mut findings = Vec::new();
     for (arm, result) in arms.iter().enumerate() {
         let Some(work) = &result.work else { continue };
-        let names = || members[arm].iter().map(|index| services[*index].name.clone()).collect::<Vec<_>>();
         let name = &fleet.arms[arm].name;
-        findings.extend(less_work(name, arm, work, result));
-        if control != Some(arm) {
-            findings.extend(unknown_work(name, arm, work));
-        }
         let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
-        findings.extend(of_control.and_then(|control| lost_flags(name, arm, work, control)));
+        if let Some(of_control) = of_control {
+            findings.extend(less_work(name, arm, (work, of_control), result));
+            findings.extend(unknown_work(name, arm, work, of_control));
+            findings.extend(lost_flags(name, arm, work, of_control));
+        }
         if work.oom_services > 0 {
             let who = |index: &&usize| freed(&fleet.services[**index]) > 0.0;
             findings.push(Finding {
@@ -46,7 +45,7 @@ pub(crate) fn findings(
                     "the program's own out-of-memory handler freed {} in {} of {} services of {name}",
                     units::memory(work.oom_bytes),
                     work.oom_services,
-                    names().len()
+                    members[arm].len()
                 ),
             });
         }
@@ -54,7 +53,12 @@ pub(crate) fn findings(
     findings
 }
 
-fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Option<Finding> {
+fn less_work(
+    name: &str,
+    arm: usize,
+    (work, of_control): (&ArmWork, &ArmWork),
+    result: &ArmResult,
+) -> Option<Finding> {
     let less: Vec<&MeasureResult> = work
         .measures
         .iter()
@@ -67,7 +71,8 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
             measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(is_less)
         })
         .collect();
-    let evidence = less.iter().map(|measure| less_of(name, measure)).collect::<Vec<_>>().join("; ");
+    let less_of = |measure: &&MeasureResult| less_of(name, measure, of_control.measure(&measure.name));
+    let evidence = less.iter().map(less_of).collect::<Vec<_>>().join("; ");
     let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
     let saves = memory.is_some_and(|memory| memory < 1.0);
     let for_each = less.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
@@ -93,9 +98,9 @@ fn less_work(name: &str, arm: usize, work: &ArmWork, result: &ArmResult) -> Opti
 }
 
 /// What an arm did of a measure in proportion to the control.
-fn less_of(name: &str, measure: &MeasureResult) -> String {
+fn less_of(name: &str, measure: &MeasureResult, of_control: Option<&MeasureResult>) -> String {
     let what = &measure.name;
-    if let (Some(tried), Some(of_control)) = (measure.tried, &measure.of_control) {
+    if let (Some(tried), Some(of_control)) = (measure.tried, of_control) {
         return format!(
             "of {} {what} of {name} {} failed, of the control's {} of {}",
             units::count(tried as u64),
@@ -113,20 +118,16 @@ fn less_of(name: &str, measure: &MeasureResult) -> String {
         Some((low, high)) => format!(" ({} to {})", units::ratio(low), units::ratio(high)),
         None => ", without an interval: services are too few, or agree to the last digit".to_owned(),
     };
-    if measure.less_is_better {
-        format!("{what} of services of {name} was {value} times that of the control{interval}")
-    } else if what == TRAFFIC {
-        format!("services of {name} read and wrote {value}{interval} of what those of the control did")
-    } else {
-        format!("services of {name} had {value}{interval} of the {what} that those of the control had")
-    }
+    format!("services of {name} had {value} times the {what} of those of the control{interval}")
 }
 
-fn unknown_work(name: &str, arm: usize, work: &ArmWork) -> Option<Finding> {
+fn unknown_work(name: &str, arm: usize, work: &ArmWork, of_control: &ArmWork) -> Option<Finding> {
+    let is_known =
+        |measure: &MeasureResult| of_control.measure(&measure.name).is_some_and(|own| own.services > 0);
     let missing: Vec<&str> = work
         .measures
         .iter()
-        .filter(|measure| measure.of_control.is_some() && 2 * measure.services < measure.of)
+        .filter(|measure| is_known(measure) && 2 * measure.services < measure.of)
         .map(|measure| measure.name.as_str())
         .collect();
     (!missing.is_empty()).then(|| Finding {

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::judgement::rows::{find_trial, rfc3339};
-use crate::judgement::{Judgement, JudgementError, Kind, Options, Rows};
+use crate::judgement::{Judgement, JudgementError, Options, Rows};
 use schedule::{Scheduled, schedule};
 
 /// What can be done about looks now.
@@ -226,12 +226,12 @@ pub fn peek(store: &Store, trial_id: i64, now_us: i64, options: &Options) -> Res
 
 fn trial(store: &Store, trial_id: i64) -> Result<TrialRecord, JudgementError> {
     let trial = find_trial(store, trial_id)?;
-    match Kind::of(&trial) {
-        Kind::Field => Ok(trial),
-        kind => Err(JudgementError::Refused(format!(
+    match trial.plan.kind.treats_services() {
+        true => Ok(trial),
+        false => Err(JudgementError::Refused(format!(
             "`{}` is a {}; only a field trial has looks",
             trial.plan.name,
-            kind.describe()
+            trial.plan.kind.describe()
         ))),
     }
 }

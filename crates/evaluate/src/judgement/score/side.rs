@@ -1,6 +1,6 @@
 //! One side of a score: the lab, or the field.
 
-use heaptrial_model::{Arm, Metric};
+use heaptrial_model::{Arm, Metric, TrialKind};
 use heaptrial_store::Store;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::ScoreError;
 use crate::analysis::{Analysis, Finding, Fleet, FleetService, Severity, analyse};
 use crate::judgement::lab::LabRun;
-use crate::judgement::{Kind, Options, Rows};
+use crate::judgement::{Options, Rows};
 
 /// Parameters in which runs of one set-up may differ.
 const OWN_PARAMETERS: [&str; 3] = ["consensuses", "together", "memory_accounting"];
@@ -19,7 +19,7 @@ const HOST_FACTS: [&str; 5] = ["userland", "os", "architecture", "page_size_byte
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
     pub name: String,
-    pub kind: Kind,
+    pub kind: TrialKind,
     pub seed: Option<u64>,
     pub consensuses: Option<u32>,
     pub metric: Metric,
@@ -49,7 +49,7 @@ impl Side {
         let mut rows = Rows::read(store, trial_id)?;
         rows.trial.plan.metric = metric.unwrap_or(rows.trial.plan.metric);
         let name = &rows.trial.plan.name;
-        if rows.kind != Kind::LabTor {
+        if rows.kind != TrialKind::LabTor {
             return Err(ScoreError::Refused(format!(
                 "`{name}` is a {}; a score is of a lab run of relays (`heaptrial lab tor`)",
                 rows.kind.describe()
@@ -90,7 +90,7 @@ impl Side {
     /// An import or a field trial.
     pub fn of_field(store: &Store, trial_id: i64, options: &Options) -> Result<Self, ScoreError> {
         let rows = Rows::read(store, trial_id)?;
-        if rows.kind != Kind::Field && !rows.kind.is_import() {
+        if rows.kind != TrialKind::Field && !rows.kind.is_import() {
             return Err(ScoreError::Refused(format!(
                 "`{}` is a {}; a score is against an import or a field trial",
                 rows.trial.plan.name,

@@ -2,9 +2,9 @@
 #![allow(dead_code, reason = "shared by several tests, each of which uses a part")]
 
 use heaptrial_evaluate::analysis::{
-    Analysis, Finding, FindingKind, Fleet, FleetArm, FleetLife, FleetService, Settings, Work, analyse,
+    Analysis, Finding, FindingKind, Fleet, FleetArm, FleetLife, FleetService, Settings, analyse,
 };
-use heaptrial_model::{LifeStart, Reading};
+use heaptrial_model::Reading;
 
 pub const DAY: f64 = 86_400.0;
 pub const BEGIN: f64 = 1_760_000_000.0;
@@ -24,16 +24,7 @@ pub fn life(seed: usize, start: f64, end: f64, gib: impl Fn(f64) -> f64) -> Flee
             }
         })
         .collect();
-    FleetLife {
-        started_at: BEGIN + start * DAY,
-        start: LifeStart::Observed,
-        contamination: None,
-        proved: false,
-        readings,
-        rolled_up_seconds: 0.0,
-        peaks: Vec::new(),
-        work: Work::default(),
-    }
+    FleetLife { started_at: BEGIN + start * DAY, readings, ..FleetLife::default() }
 }
 
 /// A factor around 1 that differs between services, by 5% at most.

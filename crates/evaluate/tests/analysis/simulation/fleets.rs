@@ -1,7 +1,7 @@
 //! Fleets by scenario.
 
-use heaptrial_evaluate::analysis::{Clock, Fleet, FleetArm, FleetLife, FleetService, MemoryLimit, Work};
-use heaptrial_model::{LifeStart, Reading};
+use heaptrial_evaluate::analysis::{Clock, Fleet, FleetArm, FleetLife, FleetService, MemoryLimit};
+use heaptrial_model::Reading;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -223,14 +223,5 @@ impl Life<'_> {
 }
 
 fn life(start_days: f64) -> FleetLife {
-    FleetLife {
-        started_at: BEGIN + start_days * DAY,
-        start: LifeStart::Observed,
-        contamination: None,
-        proved: false,
-        readings: Vec::new(),
-        rolled_up_seconds: 0.0,
-        peaks: Vec::new(),
-        work: Work::default(),
-    }
+    FleetLife { started_at: BEGIN + start_days * DAY, ..FleetLife::default() }
 }

@@ -1,7 +1,7 @@
 //! Trials in variety: every seed another kind, as real ones are.
 
 use heaptrial_evaluate::analysis::{
-    Fleet, FleetArm, FleetEvent, FleetLife, FleetService, Measure, MemoryLimit, Work,
+    Fleet, FleetArm, FleetEvent, FleetLife, FleetService, Measure, MemoryLimit,
 };
 use heaptrial_model::{LifeStart, Reading};
 use rand::seq::IndexedRandom;
@@ -302,13 +302,8 @@ fn half_log(half: f64) -> f64 {
 fn life(start_days: f64, kind: &Kind) -> FleetLife {
     FleetLife {
         started_at: BEGIN + start_days * DAY,
-        start: LifeStart::Observed,
-        contamination: None,
         proved: kind.memory != Memory::Unread,
-        readings: Vec::new(),
-        rolled_up_seconds: 0.0,
-        peaks: Vec::new(),
-        work: Work::default(),
+        ..FleetLife::default()
     }
 }
 

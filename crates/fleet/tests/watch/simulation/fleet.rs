@@ -1,7 +1,7 @@
 //! Services with realistic noise.
 
-use heaptrial_evaluate::analysis::{DAY, Fleet, FleetArm, FleetLife, FleetService, Work};
-use heaptrial_model::{LifeStart, Reading};
+use heaptrial_evaluate::analysis::{DAY, Fleet, FleetArm, FleetLife, FleetService};
+use heaptrial_model::Reading;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
@@ -111,16 +111,7 @@ pub fn simulate(
 }
 
 fn life(start_day: f64) -> FleetLife {
-    FleetLife {
-        started_at: BEGIN + start_day * DAY,
-        start: LifeStart::Observed,
-        contamination: None,
-        proved: true,
-        readings: Vec::new(),
-        rolled_up_seconds: 0.0,
-        peaks: Vec::new(),
-        work: Work::default(),
-    }
+    FleetLife { started_at: BEGIN + start_day * DAY, proved: true, ..FleetLife::default() }
 }
 
 fn gaps(steps: usize, a_day: f64, random: &mut ChaCha8Rng) -> Vec<bool> {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use heaptrial_allocator::{Catalog, SettingEntry};
 use heaptrial_evaluate::judgement::{Judgement, Rows};
-use heaptrial_model::AllocatorSpec;
-use heaptrial_report::{Arm, Kind, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
+use heaptrial_model::{AllocatorSpec, TrialKind};
+use heaptrial_report::{Arm, Ratio, Report, Reproduce, SettingDefault, pseudonymise};
 
 use super::ReportOptions;
 use crate::answer::Answer;
@@ -111,7 +111,8 @@ fn defaults(good: &AllocatorSpec, bad: &AllocatorSpec) -> Vec<SettingDefault> {
 
 /// A lab run of both, with the seed and the repeats of the run where it was one.
 fn command(report: &Report, arms: [&AllocatorSpec; 2]) -> String {
-    let (tor, lab) = (matches!(report.kind, Kind::LabTor | Kind::ImportTorutils), report.kind.is_lab());
+    let (tor, lab) =
+        (matches!(report.kind, TrialKind::LabTor | TrialKind::ImportTorutils), report.kind.is_lab());
     let mut words = ["heaptrial", "lab", if tor { "tor" } else { "run" }].map(str::to_owned).to_vec();
     words.extend(arms.iter().flat_map(|arm| ["-a".to_owned(), arm.to_string()]));
     words.extend(["--repeat".to_owned(), if lab { report.repeats } else { 3 }.to_string()]);
