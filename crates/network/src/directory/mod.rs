@@ -11,7 +11,7 @@ mod relay;
 mod uploaded;
 
 pub use consensus::{Consensus, ConsensusSigner, Flavor, Validity};
-pub use keys::{KeyPool, RsaKey};
+pub use keys::RsaKey;
 pub use population::Population;
 pub use relay::SyntheticRelay;
 pub use uploaded::UploadedRelay;
