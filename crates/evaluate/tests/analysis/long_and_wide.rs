@@ -1,9 +1,9 @@
-//! Days, services far from their arm, and services that were not read for long.
+//! Days, and services far from their arm.
 
 use crate::build;
 
 use build::*;
-use heaptrial_evaluate::analysis::{FindingKind, Fleet, Severity, outliers};
+use heaptrial_evaluate::analysis::outliers;
 
 #[test]
 fn the_last_day_is_as_old_as_its_readings() {
@@ -36,41 +36,4 @@ fn a_service_far_from_its_arm_is_named() {
     assert_eq!(told, [(12, 1), (3, 0)], "farthest first: {found:?}");
     assert!((found[0].factor - 0.25).abs() < 0.02 && (found[1].factor - 2.5).abs() < 0.1, "{found:?}");
     assert!((found[1].median_bytes / GIB - 1.0).abs() < 0.06);
-}
-
-#[test]
-fn a_service_that_was_silent_for_days_is_told() {
-    let silent = |fleet: &Fleet| {
-        let findings = run(fleet).findings.into_iter();
-        let found = findings.filter(|finding| finding.evidence.contains("the longest gap is 3 d"));
-        found.flat_map(|finding| finding.services).collect::<Vec<_>>()
-    };
-    let mut fleet = fleet(&[(4, &|_| 1.0)]);
-    for (index, service) in fleet.services.iter_mut().enumerate() {
-        service.lives = vec![life(index, 0.0, 6.0, |_| 2.0)];
-        // One reading in half a day.
-        let mut number = 0;
-        service.lives[0].readings.retain(|reading| {
-            let half_days = f64::from(reading.age_seconds) / (DAY / 2.0);
-            let due = half_days >= f64::from(number);
-            number += i32::from(due);
-            due
-        });
-    }
-    assert_eq!(silent(&fleet), Vec::<String>::new());
-    let gap = |age: f32| (1.2..4.2).contains(&(f64::from(age) / DAY));
-    fleet.services[2].lives[0].readings.retain(|reading| !gap(reading.age_seconds));
-    assert_eq!(silent(&fleet), [fleet.services[2].name.clone()]);
-    // Who is gone is told beside one that was silent.
-    let mut with_gone = fleet.clone();
-    with_gone.services[1].lives[0].readings.retain(|reading| f64::from(reading.age_seconds) < 3.0 * DAY);
-    let findings = run(&with_gone).findings;
-    let vanished = findings.iter().find(|finding| finding.kind == FindingKind::Vanished);
-    assert_eq!(vanished.map(|finding| &finding.services[..]), Some(&[fleet.services[1].name.clone()][..]));
-    // Where nobody was read all have the gap, which is graver.
-    for service in &mut fleet.services {
-        service.lives[0].readings.retain(|reading| !gap(reading.age_seconds));
-    }
-    assert_eq!(silent(&fleet).len(), 4);
-    assert_eq!(find(&run(&fleet), FindingKind::LacksSamples).unwrap().severity, Severity::Caution);
 }

@@ -303,27 +303,6 @@ fn check_intervals(score: &Score) {
 }
 
 #[test]
-fn a_few_consensuses_do_not_tell_growth_from_caches_that_fill() {
-    let in_lab = known(&[600.0, 250.0, 100.0, 200.0], &[0.0, 0.0, 0.0, 4.0]);
-    let trial = field(&known(&[6000.0, 2700.0, 1200.0, 1900.0], &[0.0; 4]), 130, 8, 9);
-    for (consensuses, is_told) in [(10, false), (40, true)] {
-        let run = lab_read(&in_lab, (consensuses, 3), 1, (0.002, 0.01));
-        let lab = of_lab(&run).unwrap();
-        let score = Score::of(&lab, &of_field(&trial), &[8.0], &[]).unwrap();
-        let verdict = score.growth[3].lab_verdict.as_ref().unwrap();
-        match verdict {
-            Verdict::Inconclusive { why, .. } => {
-                assert!(
-                    !is_told && why.contains("7 readings, do not distinguish growth from caches"),
-                    "{why}"
-                );
-            }
-            verdict => assert!(is_told && matches!(verdict, Verdict::Bloating { .. }), "{verdict:?}"),
-        }
-    }
-}
-
-#[test]
 fn the_field_is_ordered_within_its_servers() {
     let arms = known(&[600.0, 460.0, 300.0], &[0.0; 3]);
     let lab = of_lab(&lab(&arms, 30, 1)).unwrap();

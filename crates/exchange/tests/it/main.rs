@@ -8,5 +8,4 @@ mod import;
 mod labels;
 mod operators;
 mod other_stores;
-mod real_data;
 mod support;

@@ -297,50 +297,6 @@ fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
 
 #[test]
 #[ignore = "needs root and a container"]
-fn a_unit_that_heaptrial_did_not_write_keeps_the_packages_files_as_well() {
-    let Some(()) = drawn(3, 6) else { return };
-    let Some(host) = Host::boot(|_| ()) else { return };
-    let (container, package, library) =
-        (&host.bed.container, host.allocator.name(), host.allocator.library());
-    host.dpkg_succeeds("--install /root/heaptrial.deb /root/allocator.deb");
-    let unit = "/etc/systemd/system/other.service";
-    let text = format!("[Service]\nExecStart=/usr/bin/sleep 1000\nEnvironment=LD_PRELOAD={library}\n");
-    container.write(unit, &text, 0o644).unwrap();
-    let why = host.dpkg_is_refused(&format!("--remove {package}"));
-    assert!(why.contains(&format!("other.service: named in {unit}")), "{why}");
-    assert!(!why.contains("maps it") && why.contains("heaptrial trial stop NAME --revert"), "{why}");
-
-    let timer = "/etc/systemd/system/heaptrial-restart-lost.timer";
-    container.write(timer, "[Timer]\nOnActiveSec=1d\n", 0o644).unwrap();
-    let why = host.dpkg_is_refused("--remove heaptrial");
-    assert!(why.contains(timer) && why.contains("No journal tells of them"), "{why}");
-    container.ok(&["rm", timer]);
-    // A rollout is told from a trial by its owner.
-    let journal = "{\"wall_us\":1,\"what\":\"host_intent\",\"changes\":[]}\n";
-    let prepared = "{\n  \"owner\": {\n    \"kind\": \"rollout\",\n    \"takes_over\": true\n  }\n}\n";
-    container.write("/var/lib/heaptrial/trials/wide/prepared.json", prepared, 0o600).unwrap();
-    container.write("/var/lib/heaptrial/trials/wide/journal.jsonl", journal, 0o600).unwrap();
-    let why = host.dpkg_is_refused("--remove heaptrial");
-    assert!(why.contains("  heaptrial rollout rollback wide\n"), "{why}");
-    container.ok(&["rm", "-r", "/var/lib/heaptrial/trials"]);
-
-    // Nothing of Heaptrial's own trials is open, so the program may go; what the unit names stays.
-    container.write("/var/lib/heaptrial/kept", "", 0o644).unwrap();
-    let purged = host.dpkg("--purge heaptrial");
-    assert!(purged.status.success(), "{}", stderr(&purged));
-    assert!(stderr(&purged).contains(unit), "{}", stderr(&purged));
-    assert!(container.read("/var/lib/heaptrial/kept").is_ok() && container.read(library).is_ok());
-    container.ok(&["rm", unit]);
-    host.dpkg_succeeds("--install /root/heaptrial.deb");
-    host.dpkg_succeeds("--purge heaptrial");
-    assert!(container.read("/var/lib/heaptrial/kept").is_err());
-    assert!(container.read(library).is_ok(), "another package's");
-    host.dpkg_succeeds(&format!("--purge {package}"));
-    assert!(container.read(library).is_err());
-}
-
-#[test]
-#[ignore = "needs root and a container"]
 fn a_library_that_a_package_takes_over_from_a_trial_stays() {
     let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(2) else { return };

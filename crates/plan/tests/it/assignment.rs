@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{DrawnPlan, TrialPlan};
 use heaptrial_plan::{Candidate, MAX_SEED, PlanError};
-use heaptrial_stats::{Block, IntervalMethod, ratio_to_control};
 use proptest::prelude::*;
 use support::{candidate, drawn, fleet, trial, try_draw};
 
@@ -121,59 +120,6 @@ fn every_service_is_as_likely_to_get_any_arm() {
             assert!((found - share).abs() < 5.0 * error, "{service} in {arm}: {found:.3} of {share:.3}");
         }
     }
-}
-
-/// What is drawn is what the analysis permutes: services that differ by host, role and past memory, and treatments
-/// that do nothing. At most 5% of the plans may find something at 5%, and the blocks must make the test much sharper
-/// than none would.
-#[test]
-fn the_permutation_test_within_blocks_keeps_its_level() {
-    for (services, arms) in [(24, 3), (26, 4)] {
-        let (trial, candidates) = (trial(arms), fleet(services));
-        let outcome: BTreeMap<String, f64> = candidates
-            .iter()
-            .enumerate()
-            .map(|(number, candidate)| {
-                let host = if candidate.host == "alpha" { 1.0 } else { 3.0 };
-                let role = if candidate.role == "exit" { 1.7 } else { 1.0 };
-                let own = 1.0 + 0.1 * (number as f64 * 0.618).fract();
-                (candidate.service.to_string(), host * role * own)
-            })
-            .collect();
-        let (plans, mut rejected, mut widths) = (400, 0, Vec::new());
-        for seed in 0..plans {
-            let plan = drawn(&trial, &candidates, seed);
-            let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
-            for assigned in &plan.services {
-                let block = blocks.entry(assigned.block).or_default();
-                let value = outcome[assigned.service.as_str()];
-                match assigned.arm.as_str() {
-                    "arm0" => block.control.push(value),
-                    "arm1" => block.treated.push(value),
-                    _ => {}
-                }
-            }
-            let blocks: Vec<Block> = blocks.into_values().collect();
-            let ratio = ratio_to_control(&blocks, 0.95, plan.seed).unwrap();
-            assert_eq!(ratio.method, IntervalMethod::Permutation);
-            rejected += u32::from(ratio.p_value.unwrap() <= 0.05);
-            let (low, high) = ratio.interval.unwrap();
-            widths.push((high / low).ln());
-        }
-        let share = f64::from(rejected) / plans as f64;
-        // 0.05 and four standard errors.
-        assert!(share <= 0.094, "{services} services in {arms} arms: {share}");
-        widths.sort_by(f64::total_cmp);
-        let unblocked = 2.0 * 2.0 * spread(outcome.values()) * (2.0 * arms as f64 / services as f64).sqrt();
-        let width = widths[widths.len() / 2];
-        assert!(width < 0.8 * unblocked, "{services} services in {arms} arms: {width:.2} of {unblocked:.2}");
-    }
-}
-
-fn spread<'a>(values: impl Iterator<Item = &'a f64>) -> f64 {
-    let logs: Vec<f64> = values.map(|value| value.ln()).collect();
-    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
-    (logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64).sqrt()
 }
 
 #[test]
