@@ -163,12 +163,15 @@ impl Trial<'_> {
             // Their timers run it.
             used.insert(&program);
         }
-        // A service that was given up may still name its library, and a package that was installed since may have brought the
-        // same file.
+        // What was given up may still name its library.
+        let is_made =
+            |change: &Change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now));
+        let given_up = self.state.given_up.iter().filter(|service| self.changes(service).iter().any(is_made));
+        let named: Vec<&Path> =
+            given_up.filter_map(|service| self.treatment(service)?.expected.object.as_deref()).collect();
+        // A package that was installed since may have brought the same file: it is the package's now.
         let is_left = |path: &Path| {
-            used.contains(path)
-                || (!self.state.given_up.is_empty() && path.starts_with(self.paths.allocators()))
-                || self.host.programs.is_packaged(path)
+            used.contains(path) || named.contains(&path) || self.host.programs.is_packaged(path)
         };
         let changes = self.state.host_changes.iter().filter(|change| !is_left(&change.path));
         let changes: Vec<Change> = changes.cloned().collect();

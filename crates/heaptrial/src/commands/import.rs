@@ -127,17 +127,17 @@ fn own_command() -> String {
 /// What an import of series of services gave; `more` is what only its kind of source shows.
 fn answer(summary: &ImportSummary, more: &str, database: &Path, global: &GlobalOptions) -> Answer {
     let mut text = format!(
-        "{}: {} samples of {} services{}\n",
+        "{}: {} samples of {}{}\n",
         summary.trial,
         units::count(summary.samples),
-        units::count(summary.services as u64),
+        units::counted(summary.services, "service"),
         if summary.replaced { ", instead of what was imported under this name" } else { "" }
     );
     for arm in &summary.arms {
         let claimed = arm.claimed_allocator.as_ref();
         let claimed = claimed.map_or(String::new(), |claimed| format!(", {claimed} by its name"));
         let control = if arm.control { ", the control" } else { "" };
-        text += &format!("  {}: {} services{claimed}{control}\n", arm.name, arm.services);
+        text += &format!("  {}: {}{claimed}{control}\n", arm.name, units::counted(arm.services, "service"));
     }
     text += &format!(
         "{} process lifetimes: the starts of {} are reported, of {} inferred; {} began before their first reading.\n",
