@@ -117,7 +117,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     assert_eq!(first["missing_hosts"], serde_json::json!(["beta"]));
     let report = json(&succeeds(folder, "report --db all.db --out r1 --json"));
     assert_eq!(report["findings"][0]["kind"], "hosts_missing", "{}", report["findings"]);
-    refused(&here(folder, "--db all.db trial look fleet"), &["beta", "over all of them"]);
+    refused(&here(folder, "--db all.db trial look fleet"), &["beta", "over all hosts"]);
     let own = alpha.json("report fleet --json");
     assert_eq!(own["findings"][0]["kind"], "hosts_missing");
 

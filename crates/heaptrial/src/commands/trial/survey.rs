@@ -270,6 +270,12 @@ fn table_of_hosts(surveys: &[Survey], plan: &DrawnPlan) -> String {
         table.row(&[host, os, kernel, cpu_count, &memory, &count, &arms, surveyed_at]);
     }
     let mut text = table.to_string();
+    for (arm, builds) in plan.builds.iter().filter(|(_, builds)| builds.len() > 1) {
+        let named =
+            |group: &BuildOfHosts| format!("{} on {}", &group.build.sha256[..16], group.hosts.join(", "));
+        let named: Vec<String> = builds.iter().map(named).collect();
+        text += &format!("{arm} is another build for each system: {}\n", named.join("; "));
+    }
     for arm in &plan.arms {
         let without: Vec<&str> = surveys
             .iter()
