@@ -37,20 +37,20 @@ WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan", "start", "end"}
 faults = []
 
 
+def named(source, of):
+    """Names with their helps in a list of metrics, behind a prefix."""
+    return {f"heaptrial_{of}_{name}" for name in re.findall(r'\(\s*"([a-z_]+)",\s*"[A-Z0-9]', source)}
+
+
 def of_agent():
-    names = set()
-    for snapshot in Path("crates/agent/src/metrics/snapshots").glob("*.snap"):
-        for name, kind in re.findall(r"^# TYPE (\w+) (\w+)$", snapshot.read_text(), re.MULTILINE):
-            # OpenMetrics names a counter's family without its suffix.
-            names.add(f"{name.removesuffix('_total')}_total" if kind == "counter" else name)
-    return names
+    services, own = Path("crates/agent/src/metrics/text.rs").read_text().split("impl Agent", 1)
+    return named(services, "service") | named(own, "agent")
 
 
 def of_watch():
     source = next(Path("crates/fleet/src/watch").glob("*/metrics.rs")).read_text()
     names = set(re.findall(r'describe\(&mut text, "(heaptrial_watch_\w+)"', source))
-    names.update(f"heaptrial_watch_{name}" for name in re.findall(r'\(\s*"([a-z_]+)",\s*"[A-Z]', source))
-    return names
+    return names | named(source, "watch")
 
 
 def metrics_of(expression):
