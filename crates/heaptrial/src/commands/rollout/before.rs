@@ -137,16 +137,16 @@ pub fn require_known(plan: &RolloutPlan, restart_every: Option<HumanDuration>) -
 #[cfg(test)]
 mod tests {
     use heaptrial_model::TorFlag;
-    use serde_json::json;
 
     use super::*;
 
     fn relay(role: &str, way: &str) -> Relay {
-        let mut facts = json!({
-            "torrc": "/etc/tor/torrc", "program": "/usr/bin/tor", "role": role, "family": [], "options": {}, "arguments": [],
-        });
-        facts[way] = json!("127.0.0.1:9035");
-        serde_json::from_value(facts).unwrap()
+        let mut relay = Relay { role: role.to_owned(), ..Relay::default() };
+        match way {
+            "metrics_port" => relay.metrics_port = Some("127.0.0.1:9035".to_owned()),
+            _ => relay.control_socket = Some("/run/tor/control".into()),
+        }
+        relay
     }
 
     fn read(bytes: Option<u64>, flags: Option<&[TorFlag]>) -> RelayReadings {
