@@ -140,13 +140,15 @@ impl TuneReport {
             true => format!("{} ± {:.0}%", ratio_of(mean), 200.0 * sd),
             false => ratio_of(mean),
         };
+        let limits = self.limits.given();
+        let limits = limits.map(|(figure, most)| format!("{} of {}", noun(figure), ratio_of(most)));
+        let limits = format!("limits not kept ({})", limits.collect::<Vec<_>>().join(", "));
         Columns::of("Candidate", |one: &&Standing| one.spec.clone())
             .figure("Blocks", |one| Some(one.blocks.to_string()))
             .figure("Memory", move |one| one.believed.filter(|_| one.blocks > 0).map(memory))
             .figure("CPU time", |one| one.cpu.map(ratio_of))
-            .text("Out", |one| {
-                let limits = (!one.within).then(|| "limits not kept".to_owned());
-                one.dropped.as_ref().map(reason).or(limits)
+            .text("Out", move |one| {
+                one.dropped.as_ref().map(reason).or_else(|| (!one.within).then(|| limits.clone()))
             })
             .table(self.candidates.iter().take(LISTED))
     }
