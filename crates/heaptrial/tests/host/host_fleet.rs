@@ -150,7 +150,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
             let name = format!("{host}/{name}");
             let told = report["services"].as_array().unwrap().iter().find(|own| own["name"] == name.as_str());
             let told = told.unwrap_or_else(|| panic!("{name}"));
-            assert_eq!(told["memory"]["final_bytes"].as_u64(), latest.rss_bytes, "{name}");
+            assert_eq!(told["rss_bytes_final"].as_u64(), latest.rss_bytes, "{name}");
             assert_eq!(told["counts"], true, "{told}");
         }
     }
@@ -197,20 +197,20 @@ fn by_its_verdict(folder: &Path, bed: &Bed, units: &[String]) {
     let text = std::fs::read_to_string(folder.join("jemalloc.json")).unwrap();
     bed.container.write("/root/jemalloc.json", &text, 0o644).unwrap();
     bed.container.write("/root/forged.json", text.replacen("\"alpha\"", "\"gamma\"", 1), 0o644).unwrap();
-    // As if its seconds told of days to come.
+    // As if its seconds showed days to come.
     let mut against: Verdict = Verdict::read(&folder.join("jemalloc.json")).unwrap().0;
-    against.verdict = Some("bloating".into());
+    against.objections = vec!["it is bloating".into()];
     bed.container.write("/root/against.json", against.sealed().unwrap().0, 0o644).unwrap();
     let start = |file: &str, more: &str| {
         let pace = "--at-once 4 --pause 0s --soak 2s --yes";
         bed.heaptrial(&format!("rollout start {file} --services churn@* {pace} {more}"))
     };
     let before = bed.snapshot();
-    refused(&start("forged.json", ""), &["was changed after it was written", digest]);
+    refused(&start("forged.json", ""), &["was changed after it was written"]);
     let without = start("against.json", "--dry-run");
-    refused(&without, &["trial `fleet` found jemalloc", "bloating", "--force REASON"]);
+    refused(&without, &["a rollout of jemalloc is refused: it is bloating", "--force REASON"]);
     let despite = start("against.json", "--dry-run --force a-pilot");
-    assert!(despite.status.success() && stderr(&despite).contains("warning: trial `fleet` found jemalloc"));
+    assert!(despite.status.success() && stderr(&despite).contains("it is bloating"));
     // Another system, in its own words.
     let release = bed.container.read("/usr/lib/os-release").unwrap();
     let other = String::from_utf8_lossy(&release).replace("bookworm", "trixie").replace("12", "13");
