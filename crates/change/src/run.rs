@@ -170,7 +170,7 @@ impl<'r, 'a> Run<'r, 'a> {
         };
         if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
             let done = self.total - self.queue.len();
-            self.witness.told(&self.trial.prepared, &Notification::Waiting(done, self.total));
+            self.witness.notify(&self.trial.prepared, &Notification::Waiting(done, self.total));
             return Ok(false);
         }
         let Some(service) = self.queue.remove(next) else { return Ok(false) };
@@ -197,7 +197,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
         self.last_launch = Some(self.now());
-        self.witness.told(&self.trial.prepared, &Notification::Restarting(service.clone()));
+        self.witness.notify(&self.trial.prepared, &Notification::Restarting(service.clone()));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
             let _ = self.trial.host.manager.reset_failed(&service);
@@ -239,7 +239,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Ok(identity) => {
                 let (name, identity) = (service.clone(), Some(identity));
                 self.trial.record(Event::Committed { service: name, life: life.clone(), identity })?;
-                self.witness.told(&self.trial.prepared, &Notification::Committed(service, life));
+                self.witness.notify(&self.trial.prepared, &Notification::Committed(service, life));
                 Ok(())
             }
             Err(why) => self.fail(service, why, true),
@@ -267,7 +267,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let why = why.to_string();
         let event = Event::Reverting { service: service.clone(), why: Some(why.clone()) };
         self.trial.note_done(event, self.witness);
-        self.witness.told(&self.trial.prepared, &Notification::Failed(service.clone(), why.clone()));
+        self.witness.notify(&self.trial.prepared, &Notification::Failed(service.clone(), why.clone()));
         self.outcome.failed.push((service.clone(), why));
         if self.trial.stage(&service).is_none() {
             // Nothing of it was changed.
@@ -300,14 +300,14 @@ impl<'r, 'a> Run<'r, 'a> {
             self.witness.warning(&format!("{service}: {why}"));
         }
         self.trial.note_done(Event::Reverted { service: service.clone() }, self.witness);
-        self.witness.told(&self.trial.prepared, &Notification::Reverted(service));
+        self.witness.notify(&self.trial.prepared, &Notification::Reverted(service));
     }
 
     fn stuck(&mut self, service: ServiceName, why: &ServiceError) {
         let why = why.to_string();
         self.trial
             .note_done(Event::RevertFailed { service: service.clone(), why: why.clone() }, self.witness);
-        self.witness.told(&self.trial.prepared, &Notification::RevertFailed(service.clone(), why.clone()));
+        self.witness.notify(&self.trial.prepared, &Notification::RevertFailed(service.clone(), why.clone()));
         self.outcome.stuck.push((service, why));
     }
 }

@@ -25,7 +25,7 @@ const PREPARED: &str = "prepared.json";
 /// Hears what happens to services.
 pub trait Witness {
     /// Something happened; `prepared` has what each service was to get.
-    fn told(&mut self, prepared: &Prepared, notification: &Notification);
+    fn notify(&mut self, prepared: &Prepared, notification: &Notification);
     /// Something that nobody asked for, and that a person should know.
     fn warning(&mut self, text: &str);
 }

@@ -34,8 +34,8 @@ pub fn discover(systemd: &Systemd, patterns: &[ServicePattern]) -> Result<Discov
 }
 
 impl Discovered {
-    /// The line that says what is kept out and how to include it; `None` where nothing is.
-    pub fn told(&self) -> Option<String> {
+    /// What is excluded, why, and how to include it; `None` where nothing is.
+    pub fn exclusions(&self) -> Option<String> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for (service, why) in &self.kept_out {
             match reasons.iter_mut().find(|(known, _)| known == why) {

@@ -72,7 +72,7 @@ impl std::ops::AddAssign for Counts {
 struct Nobody;
 
 impl Witness for Nobody {
-    fn told(&mut self, _prepared: &Prepared, _notification: &Notification) {}
+    fn notify(&mut self, _prepared: &Prepared, _notification: &Notification) {}
     fn warning(&mut self, _text: &str) {}
 }
 

@@ -85,7 +85,7 @@ impl EventLog {
 }
 
 impl Witness for EventLog {
-    fn told(&mut self, prepared: &Prepared, notification: &Notification) {
+    fn notify(&mut self, prepared: &Prepared, notification: &Notification) {
         let is_of = |service: &ServiceName, treatment: &&ServiceTreatment| treatment.service == *service;
         let treatment = |service: &ServiceName| prepared.services.iter().find(|found| is_of(service, found));
         let arm = |service: &ServiceName| treatment(service).map_or("", |found| found.arm.as_str());

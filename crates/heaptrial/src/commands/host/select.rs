@@ -14,8 +14,8 @@ pub type Excluded = Vec<(ServiceName, String)>;
 /// wildcards must name a service, and there must be one at all.
 pub fn select(systemd: &Systemd, patterns: &[ServicePattern]) -> Result<(Vec<Service>, Excluded), Failure> {
     let found = discover(systemd, patterns)?;
-    if let Some(kept_out) = found.told() {
-        eprintln!("{kept_out}");
+    if let Some(excluded) = found.exclusions() {
+        eprintln!("{excluded}");
     }
     let Discovered { services, kept_out, of_pattern } = found;
     let unmatched = patterns.iter().zip(&of_pattern).filter(|(_, names)| names.is_empty());
