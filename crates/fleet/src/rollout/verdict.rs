@@ -29,7 +29,7 @@ pub struct Verdict {
     pub trial: Option<String>,
     pub arm: Arm,
     pub control: String,
-    /// What the control ran, where its treatment names it.
+    /// What the control ran: as its treatment names it, else as it was proved.
     pub control_allocator: Option<AllocatorSpec>,
     pub metric: Metric,
     pub pace: Pace,
@@ -79,7 +79,9 @@ impl Verdict {
     pub fn read(path: &Path) -> Result<(Self, String), Refused> {
         let other = |why: String| {
             let path = path.display();
-            Refused(format!("{path} is no verdict of a trial ({why}); `heaptrial trial verdict` writes one"))
+            Refused(format!(
+                "{path} is not a verdict of a trial ({why}); `heaptrial trial verdict` writes one"
+            ))
         };
         let text = fs::read_to_string(path).map_err(|error| other(error.to_string()))?;
         let mut value: Value = serde_json::from_str(&text).map_err(|error| other(error.to_string()))?;

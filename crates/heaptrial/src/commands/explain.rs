@@ -122,7 +122,7 @@ fn rss_bytes(root: &HostRoot, pid: i32) -> u64 {
     Process::new(root, pid).memory_totals().map_or(0, |[rss, ..]| rss)
 }
 
-/// Arms of a trial: what services of these patterns run, which is the control, and what could help their largest processes.
+/// Arms of a trial: what could help the largest processes of services of these patterns.
 pub(super) fn arms(
     patterns: &[ServicePattern],
     global: &GlobalOptions,
@@ -134,22 +134,19 @@ pub(super) fn arms(
     }
     found.sort_by_cached_key(|(_, pid)| Reverse(rss_bytes(&root, *pid)));
     found.truncate(LARGEST);
-    let (mut running, mut advised) = (Vec::new(), Vec::new());
+    let mut arms = Vec::new();
     for (service, pid) in found {
         let explanation = look(&root, Some(service), pid).explained.map_err(Failure::failed)?;
-        running.push(AllocatorSpec::family(&explanation.family));
-        advised.extend(explanation.advice.into_iter().flat_map(|advice| advice.specs));
+        for spec in explanation.advice.into_iter().flat_map(|advice| advice.specs) {
+            if !arms.contains(&spec) {
+                arms.push(spec);
+            }
+        }
     }
-    if advised.is_empty() {
+    if arms.is_empty() {
         let names: Vec<&str> = patterns.iter().map(ServicePattern::as_str).collect();
         return Err(Failure::refused("nothing is shown to help the services that run")
             .hint(format!("`heaptrial explain {}` shows where their memory is", names.join(" "))));
-    }
-    let mut arms = Vec::new();
-    for spec in running.into_iter().chain(advised) {
-        if !arms.contains(&spec) {
-            arms.push(spec);
-        }
     }
     Ok(arms)
 }

@@ -30,7 +30,7 @@ use self::bisect::BisectOptions;
 use self::like::Runs;
 use self::options::{LabOptions, On};
 use self::repeat_command::RepeatCommand;
-pub use self::run::RunOptions;
+pub use self::run::{RunOptions, USUAL_ARMS};
 use self::score::ScoreOptions;
 use self::search::Timed;
 pub use self::search::read_report as report_in;

@@ -167,7 +167,7 @@ fn services_that_run_something_else_are_found_before_the_trial() {
         bed.container.ok(&["systemctl", "restart", unit]);
     }
     bed.container.ok(&["systemctl", "stop", &units[5]]);
-    let description = "name = \"t\"\nservices = \"churn@*\"\nduration = \"1d\"\n[[arm]]\nname = \"as-is\"\ncontrol = true\n\
+    let description = "name = \"t\"\nservices = \"churn@*\"\nduration = \"1d\"\n[pace]\npause = \"0s\"\n[[arm]]\nname = \"as-is\"\ncontrol = true\n\
                        [[arm]]\nname = \"mimalloc\"\nallocator = \"mimalloc@2.0.9\"\n";
     bed.write_trial("t", description);
     let refused = bed.heaptrial("trial plan t.toml");
@@ -187,4 +187,13 @@ fn services_that_run_something_else_are_found_before_the_trial() {
     let refused = bed.heaptrial("trial plan t.toml");
     assert_eq!(refused.status.code(), Some(3));
     assert!(stderr(&refused).contains(&units[5]), "{}", stderr(&refused));
+
+    // All the same, by a preload of their own: the control keeps it, and is proved to run it.
+    bed.write_trial(
+        "same",
+        &description.replace("\"t\"", "\"same\"").replace("churn@*", "churn@001 churn@002"),
+    );
+    bed.succeeds("trial plan same.toml");
+    let started = stdout(&bed.succeeds("trial start same --yes --no-agent"));
+    assert!(started.contains("runs jemalloc@5.3.0") && started.contains("runs mimalloc@2.0.9"), "{started}");
 }

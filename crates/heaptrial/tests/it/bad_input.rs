@@ -27,7 +27,6 @@ fn specs_are_refused_with_position_and_near_misses() {
     refuse("lab run -a glibc -a mimalloc@9.9.9 -- sleep 60", &["9.9.9", "2.0.9"]);
     refuse("lab run -a mimalloc@2.0.9?purge_delay=0 -- sleep 60", &["purge_delay"]);
     refuse("lab run -a mimalloc@2.0.9+ -- sleep 60", &["position 16"]);
-    refuse("lab run -- sleep 60", &["no arms", "-a SPEC"]);
     refuse("lab run -a glibc", &["CMD"]);
     refuse("lab run -a glibc --duration 5x -- sleep 60", &["duration"]);
     refuse("lab run -a glibc --duration 0s -- sleep 60", &["a duration of 0s is too short"]);

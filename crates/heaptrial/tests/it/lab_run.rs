@@ -315,6 +315,10 @@ fn a_dry_run_shows_the_order_and_changes_nothing() {
     assert_eq!(stdout(&output).lines().filter(|line| line.starts_with("round ")).count(), 6);
     let output = lab(folder.path(), "-a glibc -a jemalloc@5.3.0 --dry-run --json", &["sleep", "60"]);
     assert_eq!(json(&output)["rounds"].as_array().unwrap().len(), 2);
+    // Where no arms are named, several are tried against what the program has.
+    let output = lab(folder.path(), "--dry-run", &["sleep", "60"]);
+    assert!(stdout(&output).contains("the control is current"), "{}", stdout(&output));
+    assert!(stdout(&output).contains("glibc?trim_threshold=131072"), "{}", stdout(&output));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

@@ -27,7 +27,7 @@ pub enum On {
 #[derive(Debug, Args)]
 pub(super) struct LabOptions {
     /// An arm: an allocator such as glibc, jemalloc@5.3.0 or mimalloc@3.0.1?purge_delay=0; repeat it,
-    /// the first is the control
+    /// the first is the control [default: several that are worth a trial, see docs/examples]
     #[arg(short, long = "allocator", value_name = "SPEC", conflicts_with = "arms")]
     pub(super) allocators: Vec<AllocatorSpec>,
     /// Arms from a trial plan in TOML
@@ -126,22 +126,20 @@ impl LabOptions {
     }
 
     /// The arms: those named, those of a file, or `usual`. The run is called as asked for, as its file says, or by `name`.
-    pub(super) fn plan(&self, name: &str, usual: Option<&str>) -> Result<TrialPlan, Failure> {
-        let mut plan = match (&self.arms, usual) {
+    pub(super) fn plan(&self, name: &str, usual: &str) -> Result<TrialPlan, Failure> {
+        let mut plan = match &self.arms {
             _ if !self.allocators.is_empty() => {
                 TrialPlan::from_specs(name, &self.allocators).map_err(Failure::usage)?
             }
-            (Some(path), _) => {
+            Some(path) => {
                 let unread = |why: String| Failure::usage(format!("{}: {why}", path.display()));
                 let text = std::fs::read_to_string(path)
                     .map_err(|error| unread(format!("the arms cannot be read: {error}")))?;
                 TrialPlan::from_toml(&text).map_err(|error| unread(error.to_string()))?
             }
-            (None, Some(usual)) => TrialPlan::from_toml(usual).map_err(Failure::failed)?,
-            (None, None) => {
-                return Err(Failure::usage(
-                    "no arms; name allocators with -a SPEC, or a plan with --arms FILE",
-                ));
+            None => {
+                let usual = TrialPlan::from_toml(usual).map_err(Failure::failed)?;
+                TrialPlan { name: name.to_owned(), ..usual }
             }
         };
         if let Some(name) = &self.name {

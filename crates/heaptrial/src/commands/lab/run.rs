@@ -11,6 +11,8 @@ use crate::commands::value::{ValueError, number};
 use crate::exit::Failure;
 use crate::options::GlobalOptions;
 
+/// The arms where none are named.
+pub const USUAL_ARMS: &str = include_str!("../../../../../docs/examples/usual-arms.toml");
 /// A service without a --duration and a --load is observed for so long.
 const DURATION: HumanDuration = HumanDuration::from_secs(60);
 
@@ -83,7 +85,7 @@ fn factor(text: &str) -> Result<f64, ValueError> {
 }
 
 pub fn run(options: &RunOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let plan = options.lab.plan(&options.name(), None)?;
+    let plan = options.lab.plan(&options.name(), USUAL_ARMS)?;
     execute("run", &options.lab, &plan, &options.workload(&plan)?, global)
 }
 

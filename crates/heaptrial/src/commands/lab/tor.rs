@@ -101,7 +101,7 @@ fn rate(text: &str) -> Result<f64, ValueError> {
 }
 
 pub fn run(options: &TorOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let plan = options.lab.plan("tor", Some(DEFAULT_TOR_ARMS))?;
+    let plan = options.lab.plan("tor", DEFAULT_TOR_ARMS)?;
     let timed = options.workload(&plan)?;
     eprintln!("{}", options.memory(&plan));
     execute("tor", &options.lab, &plan, &timed, global)

@@ -10,10 +10,13 @@ use heaptrial_report::TuneReport;
 
 use crate::answer::Answer;
 use crate::commands::explain;
-use crate::commands::lab::report_in;
+use crate::commands::lab::{USUAL_ARMS, report_in};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
 use crate::output::write_whole;
+
+/// The name of a control that leaves services what they run.
+const CURRENT: &str = "current";
 
 #[derive(Debug, Args)]
 pub struct NewOptions {
@@ -23,13 +26,14 @@ pub struct NewOptions {
     #[arg(long, required = true, num_args = 1.., value_name = "PATTERN")]
     services: Vec<ServicePattern>,
     /// An arm: an allocator such as glibc or mimalloc@2.0.9; repeat it, the first is the control
-    /// [default: glibc, jemalloc@5.3.0 and mimalloc@2.0.9]
+    /// [default: what the services run, which is the control, glibc?trim_threshold=131072, jemalloc@5.3.0 and
+    /// mimalloc@2.0.9]
     #[arg(short, long = "allocator", value_name = "SPEC")]
     allocators: Vec<AllocatorSpec>,
     /// Arms from a search of `lab tune`: its control, what it was verified against, and its winners
     #[arg(long, value_name = "FOLDER", conflicts_with = "allocators")]
     from_tune: Option<PathBuf>,
-    /// Arms from where the memory of the services is now: what they run, and what could help (`heaptrial explain`)
+    /// Arms from where the memory of the services is now: what could help, against what they run (`heaptrial explain`)
     #[arg(long, conflicts_with_all = ["allocators", "from_tune"])]
     from_explain: bool,
     /// How long the trial lasts
@@ -38,24 +42,24 @@ pub struct NewOptions {
 }
 
 pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let allocators = match &options.from_tune {
-        Some(folder) => of_search(folder)?,
-        None if options.from_explain => explain::arms(&options.services, global)?,
-        None if options.allocators.is_empty() => usual(),
-        None => options.allocators.clone(),
+    let arms = match &options.from_tune {
+        Some(folder) => Arms::with_control(of_search(folder)?),
+        None if options.from_explain => Arms::against_current(explain::arms(&options.services, global)?),
+        None if options.allocators.is_empty() => Arms::against_current(usual()?),
+        None => Arms::with_control(options.allocators.clone()),
     };
-    if let [only] = allocators.as_slice() {
+    if let (Some(only), []) = (&arms.control, arms.others.as_slice()) {
         return Err(Failure::usage(format!(
             "-a {only} alone is a control without anything to compare; name another arm with -a SPEC"
         )));
     }
-    for spec in &allocators {
+    for spec in arms.control.iter().chain(&arms.others) {
         Catalog::builtin().resolve(spec)?;
     }
     if options.duration.0.is_zero() {
         return Err(Failure::usage("--duration must be more than 0s"));
     }
-    let text = description(&options.name, &options.services, &allocators, options.duration);
+    let text = description(&options.name, &options.services, &arms, options.duration);
     TrialPlan::from_toml(&text).map_err(Failure::usage)?;
     let folder = global.out.as_deref().unwrap_or(Path::new(""));
     let path = folder.join(format!("{}.toml", options.name));
@@ -69,6 +73,25 @@ pub fn run(options: &NewOptions, global: &GlobalOptions) -> Result<Answer, Failu
     let next = command(format_args!("trial plan {}", as_word(&path)));
     eprintln!("edit it, then draw the assignment with {next}");
     Ok(Answer::new(serde_json::json!({ "file": path }), format!("{}\n", path.display())))
+}
+
+/// The arms of a new trial.
+struct Arms {
+    /// `None` leaves services what they run.
+    control: Option<AllocatorSpec>,
+    others: Vec<AllocatorSpec>,
+}
+
+impl Arms {
+    /// Of specs whose first is the control.
+    fn with_control(mut specs: Vec<AllocatorSpec>) -> Self {
+        let others = specs.split_off(specs.len().min(1));
+        Self { control: specs.pop(), others }
+    }
+
+    fn against_current(others: Vec<AllocatorSpec>) -> Self {
+        Self { control: None, others }
+    }
 }
 
 /// Arms of a search that found something.
@@ -88,8 +111,10 @@ fn of_search(folder: &Path) -> Result<Vec<AllocatorSpec>, Failure> {
     arms.collect()
 }
 
-fn usual() -> Vec<AllocatorSpec> {
-    ["glibc", "jemalloc@5.3.0", "mimalloc@2.0.9"].iter().filter_map(|spec| spec.parse().ok()).collect()
+/// What `lab run` tries beside what runs now.
+fn usual() -> Result<Vec<AllocatorSpec>, Failure> {
+    let arms = TrialPlan::from_toml(USUAL_ARMS).map_err(Failure::failed)?.arms;
+    Ok(arms.into_iter().filter_map(|arm| arm.treatment.allocator).collect())
 }
 
 /// A path as a word for a shell.
@@ -100,23 +125,26 @@ pub fn as_word(path: &Path) -> String {
 fn description(
     name: &TrialName,
     services: &[ServicePattern],
-    allocators: &[AllocatorSpec],
+    arms: &Arms,
     duration: HumanDuration,
 ) -> String {
     let patterns: Vec<&str> = services.iter().map(ServicePattern::as_str).collect();
     let looks: Vec<String> = default_looks(duration).iter().map(|look| format!("\"{look}\"")).collect();
+    let control = arms.control.as_ref().map_or_else(|| CURRENT.to_owned(), ToString::to_string);
+    let allocator = arms.control.as_ref().map(|spec| format!("allocator = \"{spec}\"\n"));
     let mut text = include_str!("new.toml")
         .replace("{name}", name.as_str())
         .replace("{services}", &toml_string(&patterns.join(" ")))
         .replace("{duration}", &duration.to_string())
         .replace("{looks}", &looks.join(", "))
-        .replace("{control}", &allocators[0].to_string());
-    for (index, spec) in allocators.iter().enumerate() {
-        text.push_str(&format!("\n[[arm]]\nname = \"{spec}\"\n"));
-        if index == 0 {
-            text.push_str("control = true\n");
-        }
-        text.push_str(&format!("allocator = \"{spec}\"\n"));
+        .replace("{control}", &control)
+        .replace("{allocator}", &allocator.iter().map(|line| format!("#{line}")).collect::<String>());
+    text.push_str(&format!(
+        "\n[[arm]]\nname = \"{control}\"\ncontrol = true\n{}",
+        allocator.unwrap_or_default()
+    ));
+    for spec in &arms.others {
+        text.push_str(&format!("\n[[arm]]\nname = \"{spec}\"\nallocator = \"{spec}\"\n"));
     }
     text
 }
@@ -133,8 +161,11 @@ mod tests {
     fn written(services: &[&str], allocators: &[&str], duration: &str) -> String {
         let services: Vec<ServicePattern> = services.iter().map(|text| text.parse().unwrap()).collect();
         let allocators: Vec<AllocatorSpec> = allocators.iter().map(|text| text.parse().unwrap()).collect();
-        let allocators = if allocators.is_empty() { usual() } else { allocators };
-        description(&"five-way".parse().unwrap(), &services, &allocators, duration.parse().unwrap())
+        let arms = match allocators.is_empty() {
+            true => Arms::against_current(usual().unwrap()),
+            false => Arms::with_control(allocators),
+        };
+        description(&"five-way".parse().unwrap(), &services, &arms, duration.parse().unwrap())
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use heaptrial_allocator::Expected;
+use heaptrial_change::expected_of;
 use heaptrial_evaluate::analysis::{Finding, FindingKind, Objection, Reason, objections};
 use heaptrial_evaluate::judgement::{Judgement, Options};
 use heaptrial_fleet::rollout::{MeasuredHost, MeasuredRatio, MeasuredTreatment, Verdict, kinds, settings_of};
@@ -134,7 +135,10 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
         trial: Some(name.clone()),
         arm: record.arm.clone(),
         control: control.map(|control| rows.arms[control].arm.name.clone()).unwrap_or_default(),
-        control_allocator: control.and_then(|control| rows.arms[control].arm.treatment.allocator.clone()),
+        control_allocator: control.and_then(|control| {
+            let ran = || Some(expected_of(judgement.arms[control].identity.as_ref()?).spec);
+            rows.arms[control].arm.treatment.allocator.clone().or_else(ran)
+        }),
         metric: rows.trial.plan.metric,
         pace: rows.trial.drawn.as_ref().map_or_else(Pace::default, |plan| plan.pace),
         kinds: kinds(&judgement.fleet, index, &is_relay),

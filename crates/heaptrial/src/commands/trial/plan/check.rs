@@ -8,7 +8,7 @@ use heaptrial_model::{Arm, Linkage};
 use crate::exit::Failure;
 use crate::output::{Table, some};
 
-/// Refuses arms that leave services with what they have, unless all of them have the same, and have it unasked.
+/// Refuses arms that leave services with what they have, unless all of them have the same.
 ///
 /// The best public trial of allocators on Tor relays left its control with what it had: 9 of 20 ran something else.
 pub fn check_identities(arms: &[Arm], services: &[Service]) -> Result<(), Failure> {
@@ -18,8 +18,7 @@ pub fn check_identities(arms: &[Arm], services: &[Service]) -> Result<(), Failur
     let mut certain = true;
     for service in services {
         let identity = service.process.as_ref().and_then(|process| process.identity.as_ref());
-        certain &= identity
-            .is_some_and(|identity| !matches!(identity.linkage, Linkage::Preloaded | Linkage::Unknown));
+        certain &= identity.is_some_and(|identity| identity.linkage != Linkage::Unknown);
         kinds.entry(kind(service)).or_default().push(service.name().as_str());
     }
     if unnamed.is_empty() || (certain && kinds.len() == 1) {
@@ -30,8 +29,8 @@ pub fn check_identities(arms: &[Arm], services: &[Service]) -> Result<(), Failur
         table.row(&[&names.len(), &label, &linkage, &settings, &some(names)]);
     }
     Err(Failure::refused(format!(
-        "no allocator is named in {}, so that services keep what they run. That must be one and the same, linked and not \
-         preloaded, and it is not:\n\n{table}\nname the allocator in every [[arm]], such as allocator = \"glibc\"",
+        "{} names no allocator, so that its services keep what they run. That must be the same in all, and it is not:\n\n\
+         {table}\nname the allocator in every [[arm]], such as allocator = \"glibc\"",
         unnamed.join(", ")
     )))
 }
@@ -93,8 +92,7 @@ mod tests {
         }
         assert_eq!(check_identities(&unnamed, &services).unwrap_err().class, ErrorClass::Refused);
         assert!(check_identities(&arms(GLIBC, GLIBC), &services).is_ok());
-        // The same everywhere, but by a preload that somebody may take away.
-        assert!(check_identities(&unnamed, &services[11..]).is_err());
+        assert!(check_identities(&unnamed, &services[11..]).is_ok());
         // What cannot be identified is not assumed.
         let process = services[0].process.as_mut().unwrap();
         (process.identity, process.unidentified) = (None, Some("permission denied".to_owned()));
