@@ -14,7 +14,8 @@ pub struct Mapping {
     pub unit: Option<Unit>,
 }
 
-const SERVICE: [&str; 7] = ["nickname", "name", "service", "relay", "container", "instance", "pid"];
+const SERVICE: [&str; 8] =
+    ["nickname", "name", "service", "relay", "container", "instance", "process", "pid"];
 const MEMORY: [&str; 3] = ["rss", "vmrss", "memory"];
 
 impl Mapping {

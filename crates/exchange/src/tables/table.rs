@@ -9,6 +9,8 @@ use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
 const TIME_OPTION: &str = "--time COLUMN";
+/// Between the fields of a file. The one that is in its header most often is it.
+const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 /// What some editors put at the start of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -16,6 +18,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(crate) struct Table<'a> {
     pub file: &'a str,
     bytes: &'a [u8],
+    delimiter: u8,
     reader: Reader<&'a [u8]>,
     pub header: Vec<String>,
     header_line: u64,
@@ -47,7 +50,9 @@ impl<'a> Table<'a> {
     ) -> Result<Self, ImportError> {
         let (file, bytes) =
             (content.file, content.bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(content.bytes));
+        let delimiter = delimiter(bytes);
         let mut reader = ReaderBuilder::new()
+            .delimiter(delimiter)
             .has_headers(false)
             .flexible(true)
             .comment(Some(b'#'))
@@ -65,6 +70,7 @@ impl<'a> Table<'a> {
         Ok(Self {
             file,
             bytes,
+            delimiter,
             reader,
             header,
             header_line,
@@ -140,7 +146,7 @@ impl<'a> Table<'a> {
                 ));
             }
             let what = what.join("; ");
-            let value = record.iter().collect::<Vec<_>>().join(&b',');
+            let value = record.iter().collect::<Vec<_>>().join(&self.delimiter);
             let line = line(self.bytes, record);
             let place = Place { file: self.file, line, column: None, value: &value };
             self.problems.report(place, ProblemKind::MalformedRow, &what)?;
@@ -208,6 +214,14 @@ impl<'a> Table<'a> {
     pub fn finish(self) -> (Rows, Times) {
         (Rows { read: self.rows, skipped: self.skipped }, self.clock.times)
     }
+}
+
+fn delimiter(bytes: &[u8]) -> u8 {
+    let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let header = lines.find(|line| !line.is_empty() && !line.starts_with(b"#")).unwrap_or_default();
+    let count = |delimiter: &u8| header.iter().filter(|byte| *byte == delimiter).count();
+    // The comma is last because of equally many the last is taken.
+    DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')
 }
 
 /// A column's name as words in lower case with `_` between them.

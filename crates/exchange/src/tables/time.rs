@@ -70,7 +70,7 @@ fn offset_seconds(text: &str) -> Option<i32> {
 }
 
 /// Why a field is not a time.
-pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-05T10:47:43 with or without an offset such as -08:00, or seconds since 1970";
+pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-05T10:47:43 with or without an offset such as -08:00, or seconds or milliseconds since 1970";
 
 /// Reads times in a timezone. Rows of one collection repeat their time, so the last one is kept.
 #[derive(Debug)]
@@ -133,8 +133,10 @@ const YEARS_US: std::ops::Range<i64> = 946_684_800_000_000..7_258_118_400_000_00
 
 fn since_1970(text: &[u8]) -> Option<i64> {
     let plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
-    let seconds: f64 = std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()?;
-    Some((seconds * 1e6).round() as i64).filter(|wall_us| YEARS_US.contains(wall_us))
+    let number: f64 = std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()?;
+    // Of these years no time in seconds is one in milliseconds as well.
+    let mut times = [1e6, 1e3].into_iter().map(|scale| (number * scale).round() as i64);
+    times.find(|wall_us| YEARS_US.contains(wall_us))
 }
 
 /// Reads one time in a timezone; microseconds since 1970.
@@ -168,6 +170,7 @@ mod tests {
             ("2026-01-05", "utc", "2026-01-05T00:00:00Z"),
             ("1767610063", "-08:00", "2026-01-05T10:47:43Z"),
             ("1767610063.25", "-08:00", "2026-01-05T10:47:43.25Z"),
+            ("1767610063250", "-08:00", "2026-01-05T10:47:43.25Z"),
             // Clocks are put back, so that it occurs twice, and forward, so that it does not occur.
             ("2026-11-01T01:30:00", "America/Los_Angeles", "2026-11-01T08:30:00Z"),
             ("2026-03-08T02:30:00", "America/Los_Angeles", "2026-03-08T10:30:00Z"),
@@ -183,7 +186,7 @@ mod tests {
             "2026-13-01T00:00:00",
             "2026-02-30T00:00:00",
             "10",
-            "1767610063000",
+            "1767610063000000",
             "9999-12-31T23:59:59",
             "2026-01-05T10:47:43+99:00",
             "２０２６-01-05T10:47:43",

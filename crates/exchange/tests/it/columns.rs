@@ -41,6 +41,13 @@ fn common_forms_are_read_as_they_are() {
         (file("timestamp,name,rss_kb", |number, at| format!("{at},a,{}", kib(number))), "a"),
         (file("Time,Container,Memory (bytes)", |number, at| format!("{at}.0,a,{}", kib(number) * 1024)), "a"),
         (
+            file("time;process;pid;rss_mb", |number, at| {
+                format!("{at}000;a;1234;{:.6}", kib(number) as f64 / 1024.0)
+            }),
+            "a",
+        ),
+        (file("Timestamp\tNickname\tRSS (KB)", |number, at| format!("{}\ta\t{}", iso(at), kib(number))), "a"),
+        (
             file("date,time,instance,vmrss_kib,command", |number, at| {
                 let time = iso(at);
                 format!("{},{},host:9100,{},x", &time[..10], &time[11..19], kib(number))
