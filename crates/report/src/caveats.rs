@@ -19,6 +19,8 @@ const LISTED_AT_MOST: usize = 4;
 const WHOLE_SHARE: f64 = 0.95;
 /// Anonymous memory so many times the proportional sum of the same tick counts pages more than once.
 const COUNTED_OFTEN: f64 = 1.25;
+/// Less than this beside malloc's memory is no reason why an arm would change little.
+const UNREACHED_BYTES: u64 = 16 << 20;
 /// A share of halvings further above 5% than this many standard errors is no accident.
 const ERRORS_APART: f64 = 2.0;
 /// Where nobody read what services do.
@@ -202,7 +204,17 @@ fn of_arm(arm: &Arm, facts: &ArmFacts) -> Vec<String> {
         .then(|| format!("its services did not all run the same build: {}", facts.builds.join(", ")));
     let unproved = arm.identity.as_ref().is_some_and(|identity| identity.version.is_none());
     let unproved = unproved.then(|| "the version of its allocator could not be proved".to_owned());
-    [lost, builds, unproved].into_iter().flatten().collect()
+    [lost, builds, unproved, unreached(arm)].into_iter().flatten().collect()
+}
+
+/// That most of an arm's memory is another allocator's, or the program's own.
+fn unreached(arm: &Arm) -> Option<String> {
+    let split = arm.memory_split?;
+    let (whole, other) = (split.parts().iter().sum::<u64>(), split.other_bytes);
+    (other >= UNREACHED_BYTES && other > whole / 2).then(|| {
+        let [whole, other] = [whole, other].map(|bytes| units::memory(bytes as f64));
+        format!("{other} of its {whole} are not malloc's: the allocator that counts was not changed in any arm that replaces malloc")
+    })
 }
 
 fn unmeasured(report: &Report) -> Vec<String> {
