@@ -34,7 +34,7 @@ pub enum ChangeError {
     Strays(String),
     #[error("{service} takes part in `{by}`, which has not ended; end that first")]
     Taken { service: ServiceName, by: String },
-    #[error("services belong to what has not ended on this host: {}. Nothing was changed", some(.taken.iter().map(|(service, claim)| format!("{service} ({claim})"))))]
+    #[error("services belong to trials or rollouts that have not ended on this host: {}. Nothing was changed", some(.taken.iter().map(|(service, claim)| format!("{service} ({claim})"))))]
     Claimed { taken: Vec<(ServiceName, Claim)> },
     /// Nothing was changed.
     #[error("{0}")]

@@ -206,8 +206,8 @@ fn trusted(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<(), ChangeError
     for file in [JOURNAL, PREPARED] {
         disk.check_trusted(&folder.join(file), paths.scope).map_err(|why| {
             ChangeError::Refused(format!(
-                "{why}; what lies in {} decides what is written to this host. Look whether it still says what was done, and \
-                 give it back with `chown` and `chmod go-w`. Nothing was changed",
+                "{why}; the files in {} decide what is written to this host. Check that they still say what was done, and \
+                 correct their owner and mode with `chown` and `chmod go-w`. Nothing was changed",
                 folder.display()
             ))
         })?;

@@ -47,6 +47,6 @@ impl Discovered {
             reasons.iter().map(|(why, services)| format!("{} ({why})", services.join(", "))).collect();
         let all = reasons.join("; ");
         (!all.is_empty())
-            .then(|| format!("left out, since the host depends on it, unless named without wildcards: {all}"))
+            .then(|| format!("excluded unless named without wildcards, since the host depends on it: {all}"))
     }
 }

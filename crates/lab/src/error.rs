@@ -18,7 +18,7 @@ pub enum LabError {
     #[error("{path}: {source}")]
     File { path: PathBuf, source: io::Error },
     /// The supervisor of a service could not be started or spoken to.
-    #[error("{program} could not keep a service: {problem}")]
+    #[error("{program} could not supervise a service: {problem}")]
     Supervisor { program: PathBuf, problem: String },
     #[error(transparent)]
     Tor(#[from] TorError),

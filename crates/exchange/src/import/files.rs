@@ -89,7 +89,7 @@ impl Files {
             let files: Vec<&str> = memory.iter().map(|file| file.name.as_str()).collect();
             let first = files.iter().map(|file| problems.first_of(file)).find(|first| !first.is_empty());
             return Err(ImportError::Refused(format!(
-                "{}: no measurement in it; {} rows were left out{}",
+                "{}: no measurement in it; {} rows were excluded{}",
                 files.join(", "),
                 rows.iter().map(|rows| rows.skipped).sum::<u64>(),
                 first.unwrap_or_default()

@@ -96,7 +96,7 @@ pub(super) fn only_listed(
         services.into_iter().zip(arms).partition(|(_, arms)| !arms.is_empty());
     if !unlisted.is_empty() {
         let names = some_of(unlisted.iter().map(|(service, _)| service.name.as_str()));
-        notes.push(format!("services in no list, left out: {} ({names})", unlisted.len()));
+        notes.push(format!("services in no list, excluded: {} ({names})", unlisted.len()));
     }
     let in_two = listed.iter().filter(|(_, arms)| arms.len() > 1).count();
     if in_two > 0 {

@@ -104,7 +104,7 @@ fn members_without_data_and_services_without_an_arm_are_told() {
     assert_eq!((summary.services, summary.ungrouped_services), (9, 3));
     let told = |part: &str| summary.notes.iter().any(|note| note.contains(part));
     assert!(told("members of lists that were never measured: 1 (ghost)"), "{:?}", summary.notes);
-    assert!(told("services in no list, left out: 3 (relayc1, relayc2, relayc3)"), "{:?}", summary.notes);
+    assert!(told("services in no list, excluded: 3 (relayc1, relayc2, relayc3)"), "{:?}", summary.notes);
     let trial = read(&fleet.store(), "memory");
     let ghost = trial.services.iter().find(|service| service.service.name == "ghost").unwrap();
     assert!(ghost.lives.is_empty());

@@ -109,14 +109,14 @@ fn where_nothing_could_be_read_the_first_row_tells_why() {
     let fleet = Fleet::new(1);
     let text = "timestamp,nickname,rss_kb\nsoon,one,1000\nlater,one,1000\n";
     let error = import_csv(&mut fleet.store(), &request(&fleet, text)).unwrap_err().to_string();
-    assert!(error.contains("2 rows were left out; the first: ") && error.contains("`soon`"), "{error}");
+    assert!(error.contains("2 rows were excluded; the first: ") && error.contains("`soon`"), "{error}");
     let ahead = CsvImport {
         now_wall_us: Some(0),
         ..request(&fleet, "timestamp,nickname,rss_kb\n2026-03-01T01:00:00Z,one,1000\n")
     };
     let error = import_csv(&mut fleet.store(), &ahead).unwrap_err().to_string();
     assert!(
-        error.contains("1 rows were left out; the first: ") && error.contains("a time to come"),
+        error.contains("1 rows were excluded; the first: ") && error.contains("a time to come"),
         "{error}"
     );
 }

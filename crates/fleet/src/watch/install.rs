@@ -112,7 +112,10 @@ fn timer(name: &str) -> Result<ServiceName, WatchError> {
 fn word(path: &Path) -> Result<String, WatchError> {
     let word = path.to_str().filter(|text| text.starts_with('/')).and_then(unit_word);
     word.ok_or_else(|| {
-        WatchError::Refused(format!("{} cannot stand in a unit file; give an absolute path", path.display()))
+        WatchError::Refused(format!(
+            "{} cannot be written into a unit file; give an absolute path",
+            path.display()
+        ))
     })
 }
 

@@ -361,7 +361,7 @@ fn what_does_not_belong_together_or_was_seen_long_ago_is_refused() {
         assert!(error.contains(why), "{error}");
     };
     refused(|judged| judged.host = "a".into(), "is there twice");
-    refused(|judged| judged.verdict = Some("another".into()), "do not go by one verdict");
+    refused(|judged| judged.verdict = Some("another".into()), "different verdicts");
     refused(|judged| judged.wall_us -= 601_000_000, "ask it again");
     refused(|judged| judged.wall_us += 601_000_000, "ask it again");
     // Nothing was changed yet on one of them.

@@ -107,7 +107,7 @@ fn units_are_named_in_one_way_whatever_their_names_hold() {
 
     let all = "rollout start jemalloc@5.3.0 --force a-pilot --dry-run --services";
     let out = bed.heaptrial(&format!("{all} *"));
-    assert!(stderr(&out).contains("left out") && stderr(&out).contains("dbus.service"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("excluded") && stderr(&out).contains("dbus.service"), "{}", stderr(&out));
     assert!(!stdout(&out).contains("dbus.service"), "{}", stdout(&out));
     let out =
         bed.succeeds(&format!("rollout start jemalloc@5.3.0 --force a-pilot --services {full} --dry-run"));
@@ -138,7 +138,7 @@ fn a_host_with_services_of_its_own_is_taken_as_it_is() {
     // What holds up the host takes part only by its name.
     let warned = bed.heaptrial("preflight * -a jemalloc@5.3.0");
     let line =
-        stderr(&warned).lines().find(|line| line.starts_with("left out")).unwrap_or_default().to_owned();
+        stderr(&warned).lines().find(|line| line.starts_with("excluded")).unwrap_or_default().to_owned();
     assert!(
         line.contains("dbus.service") && line.contains("systemd-journald.service"),
         "{}",

@@ -51,11 +51,13 @@ fn check(hosts: &[Judged], now_us: i64) -> Result<(), Refused> {
     for (index, host) in hosts.iter().enumerate() {
         let name = &host.host;
         if hosts[..index].iter().any(|before| before.host == *name) {
-            return Err(Refused(format!("host `{name}` is there twice: give what each host sees once")));
+            return Err(Refused(format!(
+                "host `{name}` is there twice: give the readings of each host once"
+            )));
         }
         if (&host.arm, &host.verdict) != (&first.arm, &first.verdict) {
             return Err(Refused(format!(
-                "rollout `{}` of {} and `{}` of {name} do not go by one verdict for one arm",
+                "rollout `{}` of {} and `{}` of {name} have different verdicts or arms",
                 first.rollout, first.host, host.rollout
             )));
         }
@@ -63,7 +65,7 @@ fn check(hosts: &[Judged], now_us: i64) -> Result<(), Refused> {
         if age.abs() > FRESH_SECONDS {
             let apart = units::duration(age.abs());
             return Err(Refused(format!(
-                "what `{name}` saw is of {apart} ago or ahead: ask it again, and compare its clock"
+                "the readings of `{name}` are {apart} from now: ask it again, and compare its clock"
             )));
         }
     }

@@ -180,7 +180,7 @@ pub fn read_all(
     one_build_of_a_system(&surveys)?;
     for survey in surveys.iter().filter(|survey| !survey.left_out.is_empty()) {
         let left_out = survey.left_out.iter().map(|(service, why)| format!("{service} ({why})"));
-        eprintln!("left out on {}: {}", survey.host, some(left_out));
+        eprintln!("excluded on {}: {}", survey.host, some(left_out));
     }
     Ok(surveys)
 }

@@ -37,7 +37,7 @@ impl Fleet {
         let past = past_memory(&wanted, host)?;
         let mut fleet = Self::of(found, &host.name()?, &past);
         for (service, why) in &fleet.left_out {
-            eprintln!("left out: {service}: {why}");
+            eprintln!("excluded: {service}: {why}");
         }
         for service in &fleet.services {
             if let Some(why) = &service.relay_unread {
