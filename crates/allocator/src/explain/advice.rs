@@ -67,7 +67,7 @@ pub(super) fn advice(explanation: &Explanation) -> Vec<Advice> {
             && figures.iter().all(is_reached)
     };
     let of = |rule: &Rule| {
-        let reason = rule.reason.replace("{arenas}", &split.arenas.to_string());
+        let reason = rule.reason.replace("{arenas}", &units::counted(split.arenas as usize, "arena"));
         let reason = figures.iter().fold(reason, |text, (name, bytes)| {
             text.replace(&format!("{{{name}}}"), &units::memory(*bytes as f64))
         });
