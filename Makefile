@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 DEMO_DURATION ?= 8m
+DEMO_ENTRIES ?= 4000
 DEMO_OPTIONS ?=
 DEMO_FIELD_INSTANCES ?= 15
 
@@ -38,7 +39,7 @@ book:
 	CARGO="$(CARGO)" scripts/book.sh
 
 demo: build
-	target/release/heaptrial lab tor --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
+	target/release/heaptrial lab tor --entries $(DEMO_ENTRIES) --duration $(DEMO_DURATION) $(DEMO_OPTIONS)
 
 demo-field: setup-test build
 	$(CARGO) build --locked --release -p heaptrial --examples

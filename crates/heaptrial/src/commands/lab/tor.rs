@@ -19,10 +19,11 @@ use crate::options::GlobalOptions;
 /// The arms of `lab tor` where none are named.
 const DEFAULT_TOR_ARMS: &str = include_str!("../../../../../docs/examples/tor-six-arms.toml");
 
-/// Consensuses of a round of `lab tor` where no length is asked for: a day and a quarter of a relay.
-const CONSENSUSES: u32 = 30;
-/// Production's relays of January 2026 had as many worker threads (docs/lab-score.md).
+/// Consensuses of a round of `lab tor` where no length is asked for: a day of a relay.
+const CONSENSUSES: u32 = 24;
+/// Production's relays of January 2026 had as many worker threads (docs/lab-score.md), and a directory of this size.
 const PROCESSORS: &str = "128";
+const ENTRIES: u32 = 9500;
 /// A consensus takes longer with several relays.
 const LEAST_CYCLE: Duration = Duration::from_secs(30);
 /// Relays rest longer than the slowest of their allocators takes to give memory back by this, and 12 s at least, so that
@@ -35,14 +36,14 @@ const LEAST_REST: Duration = Duration::from_secs(12);
 pub struct TorOptions {
     #[command(flatten)]
     pub(super) lab: LabOptions,
-    /// After how many consensuses a round ends; a relay in life gets one an hour [default: 30, without --duration]
+    /// After how many consensuses a round ends; a relay in life gets one an hour [default: 24, without --duration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=3000))]
     consensuses: Option<u32>,
     /// How long the relays live at most [default: the plan's]
     #[arg(long, value_name = "DURATION")]
     duration: Option<HumanDuration>,
     /// Entries of the synthetic directory
-    #[arg(long, default_value_t = 4000, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000), hide_short_help = true)]
+    #[arg(long, default_value_t = ENTRIES, value_name = "N", value_parser = clap::value_parser!(u32).range(20..=12_000), hide_short_help = true)]
     entries: u32,
     /// Older consensuses that relays retain and make diffs from, from their start on; Tor's cache holds 25
     #[arg(long, default_value_t = RETAINED_AT_MOST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RETAINED_AT_MOST)), hide_short_help = true)]
