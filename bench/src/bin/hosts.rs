@@ -142,7 +142,7 @@ fn identity(arm: &str) -> Identity {
         linkage: if family == "glibc" { Linkage::Libc } else { Linkage::Preloaded },
         settings: Default::default(),
         evidence: Vec::new(),
-        libraries: Vec::new(),
+        ..Identity::default()
     }
 }
 

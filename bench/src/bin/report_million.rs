@@ -79,7 +79,7 @@ fn fill(path: &Path) -> Result<(), Box<dyn Error>> {
             linkage: Linkage::Libc,
             settings: Default::default(),
             evidence: Vec::new(),
-            libraries: Vec::new(),
+            ..Identity::default()
         };
         lives.push(store.add_life(service, &key, (0, 0), Some(&identity), None)?);
     }

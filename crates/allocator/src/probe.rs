@@ -118,6 +118,7 @@ impl ProbeAnswer {
             settings: self.environment.clone().into_iter().filter(|(name, _)| reads(name)).collect(),
             evidence: Vec::new(),
             libraries: Vec::new(),
+            carried: None,
         }
     }
 }

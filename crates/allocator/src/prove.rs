@@ -18,12 +18,15 @@ pub struct Expected {
     pub sha256: String,
     pub build_id: Option<String>,
     pub settings: Vec<(String, String)>,
+    /// What the program has beside it, where it is left as it is.
+    pub carried: Option<String>,
 }
 
 impl Expected {
     /// The service's own C library with these settings.
     pub fn own_c_library(spec: AllocatorSpec, settings: Vec<(String, String)>) -> Self {
-        Self { spec, version: None, object: None, sha256: String::new(), build_id: None, settings }
+        let sha256 = String::new();
+        Self { spec, version: None, object: None, sha256, build_id: None, settings, carried: None }
     }
 
     /// Whatever a program has, with these settings.
@@ -41,6 +44,7 @@ impl Obtained {
             sha256: self.sha256.clone(),
             build_id: self.build_id.clone(),
             settings: self.settings.clone(),
+            carried: None,
         }
     }
 }
@@ -95,6 +99,13 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
         };
         return Err(mismatch(why));
     }
+    let carried = found.carried.as_ref().filter(|_| expected.spec.family != UNKNOWN);
+    if let Some(carried) = carried.filter(|carried| expected.carried.as_ref() != Some(carried)) {
+        return Err(mismatch(format!(
+            "the program carries {carried} of its own, which no treatment reaches ({})",
+            found.evidence.join("; ")
+        )));
+    }
     let same_bytes = found.sha256.as_deref().is_some_and(|sha256| sha256 == expected.sha256);
     if let (Some(wanted), Some(version), false) = (&expected.version, &found.version, same_bytes) {
         if wanted != version {
@@ -134,6 +145,11 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     Ok(())
 }
 
+/// Whether no treatment reaches a process, as one of Go or musl: that it does not run its service's says nothing about the others.
+pub fn is_beyond_reach(found: &Identity) -> bool {
+    found.linkage == Linkage::Static || found.family == "musl" || found.carried.is_some()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -148,6 +164,7 @@ mod tests {
             sha256: "aa".to_owned(),
             build_id: Some("bb".to_owned()),
             settings: vec![("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())],
+            carried: None,
         }
     }
 
@@ -163,6 +180,7 @@ mod tests {
             settings: BTreeMap::from([("MIMALLOC_PURGE_DELAY".to_owned(), "0".to_owned())]),
             evidence: Vec::new(),
             libraries: Vec::new(),
+            carried: None,
         }
     }
 
@@ -175,6 +193,7 @@ mod tests {
         let other_file = Identity { sha256: Some("cc".to_owned()), ..found() };
         let mut foreign = found();
         foreign.settings.insert("MIMALLOC_VERBOSE".to_owned(), "1".to_owned());
+        let carries = Identity { carried: Some("go".to_owned()), ..found() };
         let no_setting = Identity { settings: BTreeMap::new(), ..found() };
         let overwritten = Identity { evidence: vec![format!("{OVERWRITTEN}: so")], ..no_setting.clone() };
         for (identity, why) in [
@@ -183,6 +202,7 @@ mod tests {
             (other_version, "version is 3.1.5"),
             (other_file, "not the file that was verified"),
             (foreign, "MIMALLOC_VERBOSE=1 is in its environment and no part of the treatment"),
+            (carries, "carries go of its own"),
             (overwritten, "neither found nor ruled out"),
             (no_setting, "MIMALLOC_PURGE_DELAY is not in its environment"),
         ] {

@@ -229,6 +229,7 @@ pub fn expected_of(identity: &Identity) -> Expected {
         sha256: identity.sha256.clone().unwrap_or_default(),
         build_id: identity.build_id.clone().filter(|_| !own),
         settings: identity.settings.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        carried: identity.carried.clone(),
     }
 }
 

@@ -1,148 +1,26 @@
 //! The run: order, children, identities, samples and the ledger.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+mod ending;
 
-use heaptrial_allocator::{AsOn, Catalog, Expected, Obtained};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Instant;
+
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, TickCost};
-use heaptrial_model::{Arm, Ending, Identity, KnownEvent, MemorySplit, Metric, units};
+use heaptrial_model::{Ending, KnownEvent, MemorySplit};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::ends::Ends;
 use crate::memory_split::memory_split;
+use crate::plan::{LabPlan, RunOutcome};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::{Sampling, empty_tick};
-use crate::schedule::{RoundPlan, Schedule};
-use crate::service::{
-    Proof, RunningService, clause, kept_command, last_words, prove_at_the_end, prove_identity,
-};
-use crate::supervisor::{KeptCgroup, Supervisor};
+use crate::schedule::RoundPlan;
+use crate::service::{Proof, RunningService, clause, kept_command, last_words, prove_identity};
+use crate::supervisor::Supervisor;
 use crate::workload::{Event, Round, RoundContext, Slot, SlotState, Workload};
-use crate::{Accounting, Interrupt, LabError};
-
-/// An arm with the allocator that was obtained and verified for it.
-#[derive(Debug, Clone)]
-pub struct PreparedArm {
-    pub arm: Arm,
-    /// The allocator it runs under; the host's C library where the treatment names none.
-    pub obtained: Obtained,
-}
-
-impl PreparedArm {
-    /// What a process of its services must run: of an arm that names no allocator, what the program has.
-    pub(crate) fn expected(&self, found: &Identity) -> Expected {
-        if self.arm.treatment.allocator.is_some() {
-            return self.obtained.expected();
-        }
-        let given = &self.arm.treatment.environment;
-        let own = found.settings.iter().filter(|(name, value)| given.get(*name) == Some(*value));
-        Expected::as_it_is(own.map(|(name, value)| (name.clone(), value.clone())).collect())
-    }
-}
-
-/// A lab run that is ready to start.
-#[derive(Debug)]
-pub struct LabPlan {
-    pub name: String,
-    /// The arms with their allocators; exactly one is the control.
-    pub arms: Vec<PreparedArm>,
-    pub repeats: u32,
-    /// How long each service lives at most. Without it the workload decides when it is done.
-    pub duration: Option<Duration>,
-    pub tick: Duration,
-    pub metric: Metric,
-    /// Where the figures of anonymous memory come from.
-    pub accounting: Accounting,
-    /// Memory and swap that each service may have at most, in bytes. Needs control groups.
-    pub memory_limit_bytes: Option<u64>,
-    pub seed: u64,
-    /// As on how many processors the arms' allocators run; `None` is as on those that are there. The arms were obtained
-    /// with what that needs ([`heaptrial_allocator::Catalog::as_on`]).
-    pub processors: Option<u32>,
-    /// The command that repeats the run.
-    pub command: String,
-    /// The run's folder, which exists.
-    pub folder: PathBuf,
-    /// The run's database, which need not exist.
-    pub database: PathBuf,
-    /// The program whose internal command [`crate::SUPERVISOR_COMMAND`] is the supervisor.
-    pub supervisor: PathBuf,
-    /// The userland that all of it runs in, in words, where that is not the host's.
-    pub userland: Option<String>,
-}
-
-/// What became of a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunOutcome {
-    /// Row id of the trial in the run's database.
-    pub trial_id: i64,
-    pub interrupted: bool,
-    /// Services whose treatment was not proved or that did not live to the end.
-    pub failed_services: usize,
-    /// Measures of work that were asked for, and whether some service gave a figure of each.
-    pub work_read: BTreeMap<String, bool>,
-}
-
-impl RunOutcome {
-    /// With what became of another part of the run.
-    pub fn add(&mut self, part: Self) {
-        self.interrupted |= part.interrupted;
-        self.failed_services += part.failed_services;
-        for (name, read) in part.work_read {
-            *self.work_read.entry(name).or_default() |= read;
-        }
-    }
-
-    /// Measures of work of which no service gave a figure.
-    pub fn unread_work(&self) -> Vec<&str> {
-        self.work_read.iter().filter(|(_, read)| !**read).map(|(name, _)| name.as_str()).collect()
-    }
-}
-
-impl LabPlan {
-    pub fn schedule(&self, workload: &dyn Workload) -> Schedule {
-        let control = self.arms.iter().position(|prepared| prepared.arm.control).unwrap_or(0);
-        Schedule::draw(self.arms.len(), control, self.repeats, workload.arrangement(), self.seed)
-    }
-
-    /// The control group that each service gets.
-    fn cgroup(&self) -> Option<KeptCgroup> {
-        let place = match &self.accounting {
-            Accounting::Cgroup(place) => Some(place.clone()),
-            Accounting::Scope => None,
-            Accounting::Processes { .. } => return None,
-        };
-        Some(KeptCgroup { place, limit_bytes: self.memory_limit_bytes })
-    }
-
-    /// How each arm's allocator runs as on the number of processors asked for.
-    fn as_on(&self) -> BTreeMap<&str, AsOn> {
-        let as_on = |prepared: &'_ PreparedArm| {
-            self.processors.map(|number| Catalog::builtin().as_on(&prepared.arm.allocator(), number))
-        };
-        self.arms.iter().filter_map(|arm| Some((arm.arm.name.as_str(), as_on(arm)?))).collect()
-    }
-
-    fn parameters(&self, workload: &dyn Workload) -> Value {
-        let mut parameters = workload.parameters();
-        // Processors that services see are those that this process may run on.
-        let seen = rustix::thread::sched_getaffinity(None).ok().map(|set| set.count());
-        let as_on: BTreeMap<&str, String> =
-            self.as_on().into_iter().map(|(arm, as_on)| (arm, as_on.how)).collect();
-        parameters["processors"] = match self.processors {
-            Some(number) => json!({ "seen": seen, "as_on": number, "arms": as_on }),
-            None => json!({ "seen": seen }),
-        };
-        parameters["memory_accounting"] = self.accounting.describe();
-        if let Some(bytes) = self.memory_limit_bytes {
-            parameters["memory_limit_bytes"] = bytes.into();
-        }
-        parameters
-    }
-}
+use crate::{Interrupt, LabError};
 
 /// Carries out a lab run: every round in turn, or those of one block as a run of all blocks would have: with the same services,
 /// seeds, order and numbers. Ends all children before it returns, also on an error.
@@ -516,85 +394,6 @@ impl Run<'_> {
         Ok(self.store.fail_life(service.life_id, why)?)
     }
 
-    /// Enters that a service ended by itself. That it does not live under its memory limit is a result, anything else a failure.
-    fn enter_end(
-        &mut self,
-        service_id: i64,
-        slot: &Slot,
-        oom_kills: u64,
-        when: &str,
-        otherwise: &str,
-    ) -> Result<(), LabError> {
-        match (self.plan.memory_limit_bytes, oom_kills) {
-            (Some(limit), 1..) => {
-                let limit = units::memory(limit as f64);
-                self.enter_too_large(
-                    service_id,
-                    slot,
-                    &format!("does not live under {limit}: OOM-killed {when}"),
-                )
-            }
-            (None, 1..) => {
-                let text = format!(
-                    "was OOM-killed {when}, without a --memory-limit: this machine, or the control group that the run is in, has \
-                     too little memory"
-                );
-                self.fail(service_id, slot, &text)
-            }
-            _ => self.fail(service_id, slot, otherwise),
-        }
-    }
-
-    fn enter_too_large(&mut self, service_id: i64, slot: &Slot, why: &str) -> Result<(), LabError> {
-        let text = format!("{} ({}) {why}", slot.arm.arm.name, slot.service);
-        self.enter(Some(service_id), KnownEvent::OomKill, &text, &text)
-    }
-
-    /// Enters what is known of a service's processes at its end: crashes, sharing, its memory limit. Returns further events.
-    fn account_for_processes(
-        &mut self,
-        slot: &Slot,
-        service: &mut RunningService,
-    ) -> Result<Vec<Event>, LabError> {
-        let mut events = service.follow_ends();
-        let event = |kind, text| Event { slot: Some(service.slot), kind, text };
-        if let Some(why) = service.ends.crash() {
-            self.fail_life(service, slot, &why)?;
-        }
-        let limit = self.plan.memory_limit_bytes.map(|bytes| units::memory(bytes as f64));
-        if let Some((pid, group)) = service.sampler.outside() {
-            let why = format!(
-                "its process {pid} was in another control group ({group}), so what it used is in no figure and under no limit"
-            );
-            self.fail_life(service, slot, &why)?;
-        }
-        if let (Some(why), true) = (self.plan.accounting.why_none(), service.several) {
-            let text = format!(
-                "its figures are the sum over its processes, in which pages that they share count once for each: they are not \
-                 those of a control group ({why})"
-            );
-            events.push(event(KnownEvent::Warning, text));
-        }
-        if service.several && !service.supervisor.as_ref().is_none_or(Supervisor::ends_seen) {
-            let text = "crashes of processes other than its main one are not seen: the kernel reports them only to those who may \
-                        administer the host's own network, as root may";
-            events.push(event(KnownEvent::Warning, text.to_owned()));
-        }
-        if let (Some(limit), Some(cgroup)) = (limit, &service.cgroup) {
-            let kills = service.oom_kills();
-            if kills > 0 {
-                let why = format!("does not live under {limit}: {kills} of its processes were OOM-killed");
-                self.enter_too_large(service.service_id, slot, &why)?;
-                self.store.fail_life(service.life_id, &why)?;
-            } else if service.sampler.outside().is_none() {
-                let times = cgroup.times_at_limit().unwrap_or(0);
-                let text = format!("lives under {limit}, which it reached {times} times");
-                events.push(event(KnownEvent::Note, text));
-            }
-        }
-        Ok(events)
-    }
-
     /// Samples until the planned end, an interrupt, or the end of the last service.
     fn sample_until_the_end(
         &mut self,
@@ -670,36 +469,6 @@ impl Run<'_> {
         self.enter_all(slots, services, saturation.into_iter().collect())
     }
 
-    /// Enters in the ledger what `ended` by itself; returns the slots.
-    fn notice_endings(
-        &mut self,
-        slots: &[Slot],
-        services: &mut [RunningService],
-        ended: impl Fn(&mut RunningService) -> Option<Ending>,
-    ) -> Result<Vec<usize>, LabError> {
-        let mut noticed = Vec::new();
-        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let Some(ending) = ended(service) else { continue };
-            let at =
-                service.supervisor.as_ref().map_or_else(heaptrial_host::Instant::now, Supervisor::ended_at);
-            self.store.end_life(service.life_id, (at.wall_us, at.boottime_us), &ending)?;
-            let age = (at.boottime_us - service.started.boottime_us) as f64 / 1e6;
-            let planned = self.plan.duration.map(|planned| format!(" of {}", planned.as_secs_f64()));
-            let after = format!("after {age:.1}{} s", planned.unwrap_or_default());
-            // A crash of another process of it may be why it ended.
-            service.follow_ends();
-            let crash = service.ends.crash().map_or_else(String::new, |crash| format!("; {crash}"));
-            let otherwise = format!("{} {after}{crash}{}", clause(&ending), last_words(&service.stderr));
-            let (id, slot) = (service.service_id, &slots[service.slot]);
-            self.enter_end(id, slot, service.oom_kills(), &after, &otherwise)?;
-            service.ending = Some(ending);
-            // Ends what the service left behind.
-            service.supervisor.take();
-            noticed.push(service.slot);
-        }
-        Ok(noticed)
-    }
-
     fn enter_all(
         &mut self,
         slots: &[Slot],
@@ -725,60 +494,5 @@ impl Run<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Ends what still lives, after a last look at its identity. The first error comes back when all is ended.
-    fn end(&mut self, slots: &[Slot], services: &mut [RunningService]) -> Result<(), LabError> {
-        let mut results = vec![self.notice_endings(slots, services, RunningService::ended_at_last).map(drop)];
-        let mut events = Vec::new();
-        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            let slot = &slots[service.slot];
-            results.push(self.prove_again(slot, service));
-            match self.account_for_processes(slot, service) {
-                Ok(found) => events.extend(found),
-                Err(error) => results.push(Err(error)),
-            }
-            if let Some(supervisor) = &mut service.supervisor {
-                supervisor.ask_to_end();
-            }
-        }
-        results.push(self.enter_all(slots, services, events));
-        for service in services.iter_mut().filter(|service| service.ending.is_none()) {
-            results.push(self.close(&slots[service.slot], service));
-        }
-        results.into_iter().collect()
-    }
-
-    fn prove_again(&mut self, slot: &Slot, service: &RunningService) -> Result<(), LabError> {
-        match prove_at_the_end(&self.root, service.processes, &slot.arm, &service.passed) {
-            Ok(identity) => {
-                self.see_control(slot, Control::Proved);
-                if identity.is_some() {
-                    self.store.set_identity(service.life_id, identity.as_ref(), None)?;
-                }
-            }
-            Err(why) => {
-                self.see_control(slot, Control::Refuted);
-                self.outcome.failed_services += 1;
-                self.progress.message(&format!("{} {why}", slot.service));
-                self.store.contaminate(service.life_id, &why)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn close(&mut self, slot: &Slot, service: &mut RunningService) -> Result<(), LabError> {
-        let ending = if self.interrupt.requested() { Ending::Interrupted } else { Ending::Planned };
-        let ends = service.supervisor.take().map_or(Ok(Vec::new()), Supervisor::close);
-        self.end_life_now(service.life_id, &ending)?;
-        service.ending = Some(ending);
-        let crash = Ends::crash_when_asked(&ends?, service.end.signal.signal().as_raw());
-        match crash.filter(|_| !self.interrupt.requested()) {
-            Some(crash) => {
-                let why = format!("crashed when it was asked to end (SIG{}): {crash}", service.end.signal);
-                self.fail_life(service, slot, &why)
-            }
-            None => Ok(()),
-        }
     }
 }

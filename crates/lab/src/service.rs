@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, identify_started_with, prove};
+use heaptrial_allocator::{Catalog, identify_started_with, is_beyond_reach, prove};
 use heaptrial_host::{
     Cgroup, HostError, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
 };
@@ -205,19 +205,27 @@ pub(crate) fn prove_identity(
     }
 }
 
-/// What a service's main process runs at the end of its life, which has mapped all of its libraries by then; `None` where it
-/// cannot be read any more. The error is why the life does not count: the main process, or others of its tree that
-/// together hold a good part of its memory, run something else than the arm's treatment.
+/// What a service was seen to run at the end of its life, when it has mapped all of its libraries.
+#[derive(Debug, Default)]
+pub(crate) struct AtTheEnd {
+    /// Of its main process; `None` where it cannot be read any more.
+    pub(crate) identity: Option<Identity>,
+    /// Its processes that no treatment reaches, with their share of its memory.
+    pub(crate) beyond_reach: Option<(String, f64)>,
+}
+
+/// The error is why the life does not count: the main process, or others of its tree that together hold a good part of its memory,
+/// run something else than the arm's treatment, which reaches them.
 pub(crate) fn prove_at_the_end(
     root: &HostRoot,
     processes: ServiceProcesses,
     arm: &PreparedArm,
     passed: &[(String, String)],
-) -> Result<Option<Identity>, String> {
-    let Ok(tree) = ProcessTree::scan(root) else { return Ok(None) };
-    let mut of_main = None;
-    let mut first_other = None;
-    let (mut whole_bytes, mut other_bytes) = (0, 0);
+) -> Result<AtTheEnd, String> {
+    let mut found = AtTheEnd::default();
+    let Ok(tree) = ProcessTree::scan(root) else { return Ok(found) };
+    let (mut first_other, mut first_beyond) = (None, None);
+    let (mut whole_bytes, mut other_bytes, mut beyond_bytes) = (0, 0, 0);
     for pid in processes.running(&tree) {
         let Ok(read) = ProcessReader::open(root, pid).and_then(|mut reader| reader.read()) else { continue };
         whole_bytes += read.sample.rss_bytes;
@@ -225,13 +233,19 @@ pub(crate) fn prove_at_the_end(
         // One that ends meanwhile runs nothing any more.
         let Ok(identity) = identify_started_with(&process, passed) else { continue };
         let is_main = pid == processes.main();
+        let program = || process.exe().map(|path| path.display().to_string()).unwrap_or_default();
         match prove(&arm.expected(&identity), &identity) {
-            Ok(()) if is_main => of_main = Some(identity),
+            Ok(()) if is_main => found.identity = Some(identity),
             Ok(()) => {}
+            Err(_) if !is_main && is_beyond_reach(&identity) => {
+                beyond_bytes += read.sample.rss_bytes;
+                first_beyond.get_or_insert(format!("process {pid} ({}, {})", program(), identity.label()));
+            }
             Err(mismatch) => {
-                let program = process.exe().map(|path| path.display().to_string()).unwrap_or_default();
-                let why =
-                    format!("at its end, process {pid} ({program}) did not run the treatment: {mismatch}");
+                let why = format!(
+                    "at its end, process {pid} ({}) did not run the treatment: {mismatch}",
+                    program()
+                );
                 if is_main {
                     return Err(why);
                 }
@@ -240,9 +254,11 @@ pub(crate) fn prove_at_the_end(
             }
         }
     }
+    let share = |bytes: u64| bytes as f64 / whole_bytes.max(1) as f64;
+    found.beyond_reach = first_beyond.map(|first| (first, share(beyond_bytes)));
     match first_other {
-        Some(why) if other_bytes as f64 >= NEGLIGIBLE_SHARE * whole_bytes as f64 => Err(why),
-        _ => Ok(of_main),
+        Some(why) if share(other_bytes) >= NEGLIGIBLE_SHARE => Err(why),
+        _ => Ok(found),
     }
 }
 

@@ -27,6 +27,10 @@ pub struct Identity {
     pub sha256: Option<String>,
     /// How it got into the process.
     pub linkage: Linkage,
+    /// The family of an allocator that the program has under names of its own, beside the one that serves `malloc`. No
+    /// treatment reaches what that one holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<String>,
     /// Environment variables in force that this allocator reads, name to value.
     pub settings: BTreeMap<String, String>,
     /// What the conclusion rests on, one finding a line.
@@ -111,13 +115,11 @@ words! {
 }
 
 impl Identity {
-    /// `family version`, with `?` where the version is not known.
+    /// `family version`, with `?` where the version is not known, and what the program has beside it.
     pub fn label(&self) -> String {
-        match (&self.version, &self.version_range) {
-            (Some(version), _) => format!("{} {version}", self.family),
-            (None, Some(range)) => format!("{} {range}", self.family),
-            (None, None) => format!("{} ?", self.family),
-        }
+        let version = self.version.as_ref().map(Version::as_str).or(self.version_range.as_deref());
+        let carried = self.carried.iter().map(|family| format!(" + {family}"));
+        format!("{} {}{}", self.family, version.unwrap_or("?"), carried.collect::<String>())
     }
 
     /// Whether both are one build of an allocator, by the bytes of its file where these are known of both.

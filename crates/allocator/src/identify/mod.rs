@@ -169,8 +169,8 @@ impl<'d> Subject<'_, 'd> {
             }
         };
         let is_program = provider.name == program.name;
-        if !is_program && program::carries_allocator(program, provider, findings) {
-            return;
+        if !is_program {
+            program::note_carried(program, findings);
         }
         findings.evidence.push(format!("`malloc` is defined by {}", provider.name));
         findings.linkage = linkage(process, provider, program, objects, self.environ);
@@ -301,6 +301,7 @@ fn nothing_known() -> Identity {
         settings: BTreeMap::new(),
         evidence: Vec::new(),
         libraries: Vec::new(),
+        carried: None,
     }
 }
 

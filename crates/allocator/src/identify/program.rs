@@ -87,24 +87,11 @@ pub(super) fn describe(program: &MappedObject<'_>, findings: &mut Identity) {
     }
 }
 
-/// Whether a dynamically linked program has an allocator of its own beside the `malloc` it is bound to. Which of the two holds
-/// its memory cannot be seen from outside.
-pub(super) fn carries_allocator(
-    program: &MappedObject<'_>,
-    provider: &MappedObject<'_>,
-    findings: &mut Identity,
-) -> bool {
+/// What a dynamically linked program has beside the `malloc` that it is bound to.
+pub(super) fn note_carried(program: &MappedObject<'_>, findings: &mut Identity) {
     let own = carried(&program.elf, &Constants::of(&program.elf));
-    for carried in &own {
-        findings.evidence.push(carried.evidence.clone());
-    }
-    if let Some(carried) = own.first() {
-        findings.evidence.push(format!(
-            "the program carries {} of its own, which a preload does not replace, while `malloc` is that of {}",
-            carried.family, provider.name
-        ));
-    }
-    !own.is_empty()
+    findings.evidence.extend(own.iter().map(|carried| carried.evidence.clone()));
+    findings.carried = own.into_iter().next().map(|carried| carried.family);
 }
 
 fn carried(elf: &Elf<'_>, constants: &Constants<'_>) -> Vec<CarriedAllocator> {

@@ -225,17 +225,14 @@ fn glibc_in_a_static_program_is_known_by_its_messages() {
 }
 
 #[test]
-fn an_allocator_of_the_programs_own_beside_malloc_is_not_decided() {
+fn an_allocator_of_the_programs_own_beside_malloc_is_named() {
     let folder = Folder::new();
     let own = "#include <stddef.h>\nvoid *mi_malloc(size_t n) { return 0; }\nint mi_version(void) { return 217; }\n";
     fs::write(folder.0.path().join("own.c"), own).unwrap();
     let program = folder.compile("program", &["program.c", "own.c"]);
     let identity = identity_of(&program);
-    assert_eq!(identity.family, "unknown", "{identity:?}");
-    assert!(
-        identity.evidence.iter().any(|line| line.contains("carries mimalloc of its own")),
-        "{identity:?}"
-    );
+    assert_eq!((&*identity.family, identity.carried.as_deref()), ("glibc", Some("mimalloc")), "{identity:?}");
+    assert!(identity.label().ends_with(" + mimalloc"), "{}", identity.label());
 }
 
 #[test]
@@ -322,13 +319,13 @@ fn give_up_following_mapped_files() {
 fn mimalloc_in_a_program_counts_unless_it_is_python() {
     let folder = Folder::new();
     let names = ["eager_commit_delay", "reserve_huge_os_pages", "use_numa_nodes", "arena_purge_mult"];
-    for (more, family) in [("PYTHONMALLOC", "glibc"), ("PYTHON", "unknown")] {
+    for (more, carried) in [("PYTHONMALLOC", None), ("PYTHON", Some("mimalloc"))] {
         let texts: Vec<String> = names.iter().chain([&more]).map(|name| format!("{name:?}")).collect();
         let main = format!("const char *const marks[] = {{ \"\", {} }};\n{PROGRAM}", texts.join(", "));
         fs::write(folder.0.path().join("program.c"), main).unwrap();
         let program = folder.compile("program", &["-rdynamic", "program.c"]);
         let identity = Running::start(&mut Command::new(program)).identity();
-        assert_eq!(identity.family, family, "{identity:?}");
+        assert_eq!((&*identity.family, identity.carried.as_deref()), ("glibc", carried), "{identity:?}");
     }
 }
 

@@ -107,6 +107,7 @@ pub fn prepared(faults: &Faults, pace: Pace, takes_over: bool) -> Prepared {
                     sha256: digest(LIBRARY),
                     build_id: None,
                     settings: Vec::new(),
+                    carried: None,
                 },
                 ..plain
             },

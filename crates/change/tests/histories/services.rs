@@ -501,7 +501,7 @@ impl Programs for World {
             linkage: if loaded.is_some() { Linkage::Preloaded } else { Linkage::Libc },
             settings: settings.cloned().collect(),
             evidence: Vec::new(),
-            libraries: Vec::new(),
+            ..Identity::default()
         })
     }
 

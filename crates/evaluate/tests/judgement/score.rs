@@ -62,7 +62,7 @@ pub fn identity(spec: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: Vec::new(),
-        libraries: Vec::new(),
+        ..Identity::default()
     }
 }
 

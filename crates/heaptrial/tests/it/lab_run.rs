@@ -246,6 +246,12 @@ fn a_static_program_is_refused_before_it_is_started_unless_the_arm_names_no_allo
     std::fs::write(folder.path().join("arms.toml"), plan).unwrap();
     let output = lab(folder.path(), "--arms arms.toml --tick 100ms", &[]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    // A helper that no treatment reaches says nothing about the service's main process.
+    let inner = tempfile::tempdir_in(folder.path()).unwrap();
+    let service = ["sh", "-c", "../static & exec sleep 60"];
+    let output = lab(inner.path(), "-a glibc -a jemalloc@5.3.0 --duration 2s", &service);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).contains("no treatment reaches process"), "{}", stderr(&output));
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn identity() -> Identity {
         linkage: Linkage::Libc,
         settings: Default::default(),
         evidence: vec![],
-        libraries: Vec::new(),
+        ..Identity::default()
     }
 }
 

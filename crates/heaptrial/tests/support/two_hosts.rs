@@ -41,7 +41,7 @@ fn identity(family: &str) -> Identity {
         linkage: Linkage::Preloaded,
         settings: Default::default(),
         evidence: vec![],
-        libraries: vec![],
+        ..Identity::default()
     }
 }
 

@@ -16,7 +16,7 @@ fn identity(linkage: Linkage) -> Option<Identity> {
         linkage,
         settings: Default::default(),
         evidence: Vec::new(),
-        libraries: Vec::new(),
+        ..Identity::default()
     })
 }
 

@@ -337,7 +337,7 @@ pub fn identity() -> Identity {
         linkage: Linkage::Preloaded,
         settings: BTreeMap::new(),
         evidence: Vec::new(),
-        libraries: Vec::new(),
+        ..Identity::default()
     }
 }
 

@@ -200,7 +200,7 @@ pub fn identity(family: &str, version: &str) -> Identity {
         linkage: if family == "glibc" { Linkage::Libc } else { Linkage::Preloaded },
         settings: Default::default(),
         evidence: Vec::new(),
-        libraries: Vec::new(),
+        ..Identity::default()
     }
 }
 
