@@ -53,9 +53,9 @@ pub use obtain::{Attempt, ObtainError, ObtainOptions, Obtainer, SourceError, Sou
 pub use obtained::{Loader, Obtained};
 pub use probe::{PROBE_COMMAND, ProbeAnswer, run_probe};
 pub use processors::{AsOn, ProcessorSizing};
-pub use prove::{Expected, Mismatch, is_beyond_reach, prove};
+pub use prove::{Expected, Mismatch, prove};
 pub use provenance::{Build, Origin, Provenance};
-pub use reach::Unreached;
+pub use reach::{Unreached, is_beyond_reach};
 pub use resolve::{ResolveError, Resolved};
 pub use search::{Narrowed, SearchLevel, Searched, Tried};
 pub use tool::ToolError;

@@ -145,11 +145,6 @@ pub fn prove(expected: &Expected, found: &Identity) -> Result<(), Mismatch> {
     Ok(())
 }
 
-/// Whether no treatment reaches a process, as one of Go or musl: that it does not run its service's says nothing about the others.
-pub fn is_beyond_reach(found: &Identity) -> bool {
-    found.linkage == Linkage::Static || found.family == "musl" || found.carried.is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;

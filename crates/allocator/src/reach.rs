@@ -84,6 +84,11 @@ impl Unreached {
     }
 }
 
+/// Whether no treatment reaches a process, such as one of Go or musl. What such a helper runs says nothing about the service.
+pub fn is_beyond_reach(found: &Identity) -> bool {
+    found.linkage == Linkage::Static || found.family == "musl" || found.carried.is_some()
+}
+
 /// What follows the name of the program.
 impl fmt::Display for Unreached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

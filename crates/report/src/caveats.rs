@@ -19,7 +19,7 @@ const LISTED_AT_MOST: usize = 4;
 const WHOLE_SHARE: f64 = 0.95;
 /// Anonymous memory so many times the proportional sum of the same tick counts pages more than once.
 const COUNTED_OFTEN: f64 = 1.25;
-/// Less than this beside malloc's memory is no reason why an arm would change little.
+/// Less memory than this outside of malloc is worth no warning.
 const UNREACHED_BYTES: u64 = 16 << 20;
 /// A share of halvings further above 5% than this many standard errors is no accident.
 const ERRORS_APART: f64 = 2.0;

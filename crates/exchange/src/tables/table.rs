@@ -9,7 +9,7 @@ use crate::ImportError;
 use crate::problem::{Place, ProblemKind, Problems, escape};
 
 const TIME_OPTION: &str = "--time COLUMN";
-/// Between the fields of a file. The one that is in its header most often is it.
+/// Separators of fields. A file's is the one that its header has most often.
 const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
 /// What some editors put at the start of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -220,7 +220,7 @@ fn delimiter(bytes: &[u8]) -> u8 {
     let mut lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let header = lines.find(|line| !line.is_empty() && !line.starts_with(b"#")).unwrap_or_default();
     let count = |delimiter: &u8| header.iter().filter(|byte| *byte == delimiter).count();
-    // The comma is last because of equally many the last is taken.
+    // With equal counts the last one wins, so the comma is last.
     DELIMITERS.into_iter().rev().max_by_key(count).unwrap_or(b',')
 }
 

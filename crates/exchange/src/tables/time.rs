@@ -134,7 +134,7 @@ const YEARS_US: std::ops::Range<i64> = 946_684_800_000_000..7_258_118_400_000_00
 fn since_1970(text: &[u8]) -> Option<i64> {
     let plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let number: f64 = std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()?;
-    // Of these years no time in seconds is one in milliseconds as well.
+    // In these years no number of seconds is a number of milliseconds as well.
     let mut times = [1e6, 1e3].into_iter().map(|scale| (number * scale).round() as i64);
     times.find(|wall_us| YEARS_US.contains(wall_us))
 }
