@@ -213,7 +213,7 @@ fn unreached(arm: &Arm) -> Option<String> {
     let (whole, other) = (split.parts().iter().sum::<u64>(), split.other_bytes);
     (other >= UNREACHED_BYTES && other > whole / 2).then(|| {
         let [whole, other] = [whole, other].map(|bytes| units::memory(bytes as f64));
-        format!("{other} of its {whole} are not malloc's: the allocator that counts was not changed in any arm that replaces malloc")
+        format!("{other} of its {whole} are not malloc's: an arm that replaces malloc does not change the allocator that counts")
     })
 }
 
