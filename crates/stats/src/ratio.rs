@@ -140,9 +140,14 @@ fn student(blocks: &[LogBlock]) -> Option<(f64, f64, f64)> {
         let (error, freedom) = welch_error(control, treated)?;
         (mean(treated) - mean(control), error, freedom)
     } else {
-        let differences: Vec<f64> = blocks.iter().map(|(c, t)| mean(t) - mean(c)).collect();
-        let error = (variance(&differences)? / differences.len() as f64).sqrt();
-        (mean(&differences), error, (differences.len() - 1) as f64)
+        // Weighted as the estimate is; with equal weights this is the variance of a mean.
+        let treated: usize = blocks.iter().map(|block| block.1.len()).sum();
+        let weighted = blocks.iter().map(|(c, t)| (t.len() as f64 / treated as f64, mean(t) - mean(c)));
+        let weighted: Vec<(f64, f64)> = weighted.collect();
+        let shift: f64 = weighted.iter().map(|(weight, difference)| weight * difference).sum();
+        let squares: f64 = weighted.iter().map(|(weight, own)| (weight * (own - shift)).powi(2)).sum();
+        let freedom = weighted.len() as f64 - 1.0;
+        (shift, (squares * (freedom + 1.0) / freedom).sqrt(), freedom)
     };
     // Services that agree to the byte show nothing about how far others would be apart.
     (error > 0.0).then_some((shift, error, freedom))
@@ -195,6 +200,23 @@ mod tests {
             assert_eq!(ratio.method, method, "{repeats} repeats");
             let (low, high) = ratio.interval.unwrap();
             assert!(low < ratio.estimate && ratio.estimate < high && high < 0.7, "{ratio:?}");
+        }
+    }
+
+    #[test]
+    fn students_interval_over_unequal_blocks_is_about_the_estimate() {
+        let block =
+            |control: &[f64], treated: &[f64]| Block { control: control.into(), treated: treated.into() };
+        let blocks = [
+            block(&[100.0], &[99.0]),
+            block(&[100.0], &[100.0]),
+            block(&[100.0, 100.0], &[50.0, 51.0, 49.0]),
+        ];
+        for (blocks, level) in [(&blocks[1..], 0.95), (&blocks[..], 0.99)] {
+            let ratio = ratio_to_control(blocks, level, 1).unwrap();
+            assert_eq!(ratio.method, IntervalMethod::StudentT);
+            let (low, high) = ratio.interval.unwrap();
+            assert!(((low * high).sqrt() - ratio.estimate).abs() < 1e-9, "{ratio:?}");
         }
     }
 
