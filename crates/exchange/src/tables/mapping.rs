@@ -9,18 +9,36 @@ use crate::ImportError;
 pub struct Mapping {
     pub time: Option<String>,
     pub service: Option<String>,
+    /// Each file is of one service and named after it.
+    pub service_by_file: bool,
     pub memory: Option<String>,
     /// Unit of the memory; `None` takes it from the end of the column's name, such as `rss_kb`.
     pub unit: Option<Unit>,
 }
 
-const SERVICE: [&str; 8] =
-    ["nickname", "name", "service", "relay", "container", "instance", "process", "pid"];
-const MEMORY: [&str; 3] = ["rss", "vmrss", "memory"];
+const SERVICE: [&str; 11] = [
+    "nickname",
+    "name",
+    "service",
+    "relay",
+    "container",
+    "container_name",
+    "instance",
+    "unit",
+    "process",
+    "process_name",
+    "pid",
+];
+const MEMORY: [&str; 4] = ["rss", "vmrss", "memory", "memory_usage"];
 
 impl Mapping {
-    pub(super) fn service(&self, table: &Table<'_>) -> Result<usize, ImportError> {
-        table.require("services", &given_or(&self.service, &SERVICE), "--service COLUMN")
+    /// `None` where it is the file that names the service.
+    pub(super) fn service(&self, table: &Table<'_>) -> Result<Option<usize>, ImportError> {
+        if self.service_by_file {
+            return Ok(None);
+        }
+        let option = "--service COLUMN, or give --service-by-file if each file is of one service";
+        table.require("services", &given_or(&self.service, &SERVICE), option).map(Some)
     }
 
     /// The column of the memory and its unit.

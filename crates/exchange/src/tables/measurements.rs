@@ -1,5 +1,7 @@
 //! Memory measurements: a row per service and reading.
 
+use std::path::Path;
+
 use csv::ByteRecord;
 use heaptrial_model::ServiceName;
 use heaptrial_store::ImportedSample;
@@ -18,7 +20,7 @@ const PEAK_SHARE: f64 = 0.9;
 
 struct Columns {
     time: TimeColumns,
-    service: usize,
+    service: Option<usize>,
     memory: (usize, Unit),
     server: Option<usize>,
     kind: Option<usize>,
@@ -41,7 +43,7 @@ pub(super) fn read(
         kind: table.column(&["type"]),
         fingerprint: table.column(&["fingerprint"]),
         group: table.column(&["group", "arm"]),
-        vsize: further_memory(table, &["vmsize", "vsize"]),
+        vsize: further_memory(table, &["vmsize", "vsize", "vsz", "vms"]),
         hwm: further_memory(table, &["hwm", "vmhwm"]),
     };
     let mut record = ByteRecord::new();
@@ -92,7 +94,9 @@ fn row(
         optional[1] = None;
     }
     let field = |column: Option<usize>| column.map_or(&b""[..], |column| record[column].trim_ascii());
-    let (nickname, server) = (field(Some(columns.service)), field(columns.server));
+    let of_file = Path::new(table.file).file_stem().unwrap_or_default().as_encoded_bytes();
+    let nickname = columns.service.map_or(of_file, |column| record[column].trim_ascii());
+    let server = field(columns.server);
     let fingerprint = field(columns.fingerprint).to_ascii_uppercase();
     let key = [nickname, server, &fingerprint].join(&b'\n');
     let place = match measurements.places.get(&key) {
@@ -100,7 +104,7 @@ fn row(
         None => {
             let wrong = |column: Option<usize>, what| (column.unwrap_or_default(), what);
             let service = match (name(nickname), server, &fingerprint[..]) {
-                (None, ..) => Err(wrong(Some(columns.service), NOT_A_NICKNAME)),
+                (None, ..) => Err(wrong(columns.service, NOT_A_NICKNAME)),
                 (_, server, _) if !server.is_empty() && name(server).is_none() => {
                     Err(wrong(columns.server, "expected a host name, or nothing"))
                 }

@@ -10,7 +10,7 @@ use crate::problem::{Place, ProblemKind, Problems, escape};
 
 const TIME_OPTION: &str = "--time COLUMN";
 /// Separators of fields. A file's is the one that its header has most often.
-const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
 /// What some editors put at the start of a text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 

@@ -70,7 +70,7 @@ fn offset_seconds(text: &str) -> Option<i32> {
 }
 
 /// Why a field is not a time.
-pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-05T10:47:43 with or without an offset such as -08:00, or seconds or milliseconds since 1970";
+pub(crate) const NOT_A_TIME: &str = "expected a time from 2000 to 2199: 2026-01-05T10:47:43 with or without an offset such as -08:00, or seconds, milli-, micro- or nanoseconds since 1970";
 
 /// Reads times in a timezone. Rows of one collection repeat their time, so the last one is kept.
 #[derive(Debug)]
@@ -134,8 +134,8 @@ const YEARS_US: std::ops::Range<i64> = 946_684_800_000_000..7_258_118_400_000_00
 fn since_1970(text: &[u8]) -> Option<i64> {
     let plain = text.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     let number: f64 = std::str::from_utf8(text).ok().filter(|_| plain)?.parse().ok()?;
-    // In these years no number of seconds is a number of milliseconds as well.
-    let mut times = [1e6, 1e3].into_iter().map(|scale| (number * scale).round() as i64);
+    // In these years no number of seconds is a number of milliseconds as well, and so on.
+    let mut times = [1e6, 1e3, 1.0, 1e-3].into_iter().map(|scale| (number * scale).round() as i64);
     times.find(|wall_us| YEARS_US.contains(wall_us))
 }
 
@@ -171,6 +171,8 @@ mod tests {
             ("1767610063", "-08:00", "2026-01-05T10:47:43Z"),
             ("1767610063.25", "-08:00", "2026-01-05T10:47:43.25Z"),
             ("1767610063250", "-08:00", "2026-01-05T10:47:43.25Z"),
+            ("1767610063250000", "-08:00", "2026-01-05T10:47:43.25Z"),
+            ("1767610063250000000", "-08:00", "2026-01-05T10:47:43.25Z"),
             // Clocks are put back, so that it occurs twice, and forward, so that it does not occur.
             ("2026-11-01T01:30:00", "America/Los_Angeles", "2026-11-01T08:30:00Z"),
             ("2026-03-08T02:30:00", "America/Los_Angeles", "2026-03-08T10:30:00Z"),
@@ -186,7 +188,6 @@ mod tests {
             "2026-13-01T00:00:00",
             "2026-02-30T00:00:00",
             "10",
-            "1767610063000000",
             "9999-12-31T23:59:59",
             "2026-01-05T10:47:43+99:00",
             "２０２６-01-05T10:47:43",

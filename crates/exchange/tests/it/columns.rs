@@ -46,6 +46,18 @@ fn common_forms_are_read_as_they_are() {
             }),
             "a",
         ),
+        (
+            file("Timestamp|PID|Process Name|RSS (KB)", |number, at| {
+                format!("{}|1234|a|{}", iso(at), kib(number))
+            }),
+            "a",
+        ),
+        (
+            file("timestamp,pid,rss_kb,vsz_kb", |number, at| {
+                format!("{at}000000000,7,{},900000", kib(number))
+            }),
+            "7",
+        ),
         (file("Timestamp\tNickname\tRSS (KB)", |number, at| format!("{}\ta\t{}", iso(at), kib(number))), "a"),
         (
             file("date,time,instance,vmrss_kib,command", |number, at| {
@@ -75,7 +87,7 @@ fn columns_and_unit_can_be_named() {
         time: Some("when".into()),
         service: Some("process".into()),
         memory: Some("Used".into()),
-        unit: None,
+        ..Mapping::default()
     };
     let error = import_as(&text, mapping.clone()).unwrap_err();
     assert!(error.to_string().contains("the column `used` does not name its unit"), "{error}");
@@ -85,4 +97,15 @@ fn columns_and_unit_can_be_named() {
     mapping.time = Some("then".into());
     let error = import_as(&text, mapping).unwrap_err().to_string();
     assert!(error.contains("looked for `then`") && error.contains("when,process,used,rss_kb"), "{error}");
+}
+
+/// As `while sleep` around `ps -o rss=` writes it: the program is in the file's name.
+#[test]
+fn a_file_can_be_the_service() {
+    let text = file("Time,RSS(KB)", |number, at| format!("{at},{}", 300_000 + number));
+    let error = import_as(&text, Mapping::default()).unwrap_err().to_string();
+    assert!(error.contains("or give --service-by-file if each file is of one service"), "{error}");
+    let (trial, _) = import_as(&text, Mapping { service_by_file: true, ..Mapping::default() }).unwrap();
+    assert_eq!((trial.services.len(), &trial.services[0].service.name[..]), (1, "m"));
+    assert_eq!(trial.services[0].lives[0].samples[499].rss_bytes, 300_499 * 1024);
 }

@@ -16,16 +16,20 @@ const PROBLEMS_SHOWN: usize = 10;
 
 pub const EXAMPLES: &str = "Examples:
   heaptrial import csv memory.csv
+  heaptrial import csv web1.csv web2.csv --service-by-file
   heaptrial import csv a.csv b.csv --time when --service process --memory used --unit MiB --groups glibc.txt jemalloc.txt";
 
 #[derive(Debug, Args)]
 pub struct CsvOptions {
-    /// Column of the time: ISO 8601 or seconds since 1970 [default: timestamp, time, datetime, date, or date and time]
+    /// Column of the time: ISO 8601 or seconds, milli-, micro- or nanoseconds since 1970 [default: timestamp, time, datetime, date, or date and time]
     #[arg(long, value_name = "COLUMN")]
     time: Option<String>,
-    /// Column that names the service [default: nickname, name, service, relay, container, instance or pid]
+    /// Column that names the service [default: nickname, name, service, relay, container, instance, unit, process or pid]
     #[arg(long, value_name = "COLUMN")]
     service: Option<String>,
+    /// Each file is of one service and named after it
+    #[arg(long, conflicts_with = "service")]
+    service_by_file: bool,
     /// Column of the memory [default: rss, vmrss or memory, with its unit behind it: rss_kb, memory_bytes]
     #[arg(long, value_name = "COLUMN")]
     memory: Option<String>,
@@ -67,9 +71,9 @@ struct FileOptions {
 }
 
 pub fn run(options: CsvOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
-    let mapping =
-        Mapping { time: options.time, service: options.service, memory: options.memory, unit: options.unit };
-    import(CsvImport { mapping, ..CsvImport::default() }, options.files, global)
+    let CsvOptions { time, service, service_by_file, memory, unit, files } = options;
+    let mapping = Mapping { time, service, service_by_file, memory, unit };
+    import(CsvImport { mapping, ..CsvImport::default() }, files, global)
 }
 
 pub fn run_torutils(options: TorUtilsOptions, global: &GlobalOptions) -> Result<Answer, Failure> {
