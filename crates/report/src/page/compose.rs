@@ -22,9 +22,13 @@ pub(crate) fn sections(report: &Report, detail: Detail) -> Vec<Section> {
     let full = detail == Detail::Full;
     let paragraphs = summary::paragraphs(report).into_iter().map(Block::Paragraph).collect();
     let summary = section("result", if full { "Summary" } else { "" }, paragraphs);
-    let metrics = section("metrics", "Final metrics", metrics(report, detail));
-    // On a terminal the table comes first.
-    let mut sections = if full { vec![summary, metrics] } else { vec![metrics, summary] };
+    let (figures, more) = (figures(report, detail), more_metrics(report, detail));
+    let metrics = |blocks| section("metrics", "Final metrics", blocks);
+    // On a terminal the table comes first, and what it means next.
+    let mut sections = match detail {
+        Detail::Full => vec![summary, metrics([figures, more].concat())],
+        Detail::Brief => vec![metrics(figures), summary, section("more-metrics", "", more)],
+    };
     sections.extend([
         section("hosts", "Hosts", on_hosts(report, full)),
         section("over-time", if full { "Over time" } else { "" }, memory_over_time(report, full)),
@@ -66,13 +70,15 @@ fn list(title: &str, items: &[String]) -> Vec<Block> {
     vec![Block::Heading(title.to_owned()), Block::List(items.to_vec())]
 }
 
-fn metrics(report: &Report, detail: Detail) -> Vec<Block> {
-    let full = detail == Detail::Full;
-    let mut blocks = vec![Block::Legend(setup::figures_in_brief(report))];
+fn figures(report: &Report, detail: Detail) -> Vec<Block> {
     let figures = arms::results(report, detail);
-    blocks.extend(figures.map(|figures| Block::Table("Final metrics by arm".to_owned(), figures)));
-    blocks.extend(list("Growth and verdicts", &verdicts(report)));
-    if full {
+    let figures = figures.map(|figures| Block::Table("Final metrics by arm".to_owned(), figures));
+    std::iter::once(Block::Legend(setup::figures_in_brief(report))).chain(figures).collect()
+}
+
+fn more_metrics(report: &Report, detail: Detail) -> Vec<Block> {
+    let mut blocks = list("Growth and verdicts", &verdicts(report));
+    if detail == Detail::Full {
         blocks.push(Block::Chart("final-memory"));
         blocks.push(Block::Chart("where-the-memory-is"));
         let heading = format!("With and without {}", terms(report.kind).excluded);

@@ -44,7 +44,7 @@ pub(crate) fn results(report: &Report, detail: Detail) -> Option<Table> {
     .figure("CPU", move |arm| of(arm).cpu_seconds.filter(|_| full || !judged).map(units::cpu))
     .text("Verdict", |arm| of(arm).result.verdict.as_ref().map(|verdict| verdict::word(verdict).to_owned()))
     .figure("Services", |arm| Some(services(of(arm))))
-    .figure("Consensuses", |arm| of(arm).consensuses.map(|taken| format!("{taken:.0}")))
+    .figure("Consensuses", move |arm| of(arm).consensuses.filter(|_| full).map(|taken| format!("{taken:.0}")))
     .table_of_arms(report.ranking(), |arm| match of(arm).memory {
         None => (Some(*arm), Emphasis::Lost),
         Some(_) => emphasis(report, *arm),
