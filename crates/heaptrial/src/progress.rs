@@ -4,13 +4,11 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use heaptrial_lab::{Progress, RoundView, ServiceView};
-use heaptrial_model::HumanDuration;
+use heaptrial_model::{HumanDuration, units};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Bytes of the unit of all figures, as in reports.
-const MIB: f64 = 1_048_576.0;
 /// Without a terminal a line of each arm is written this often.
-const PLAIN_EVERY: Duration = Duration::from_secs(10);
+const PLAIN_EVERY: Duration = Duration::from_secs(60);
 
 /// Shows a run on standard error.
 pub struct LiveProgress {
@@ -101,10 +99,5 @@ fn figures(service: &ServiceView, width: usize) -> String {
         return format!("{name}  {ended}");
     }
     let Some(bytes) = service.metric_bytes else { return format!("{name}  starting") };
-    format!(
-        "{name}  {:>8.1} MiB  rss {:>8.1} MiB  age {:>5.0} s",
-        bytes as f64 / MIB,
-        service.rss_bytes as f64 / MIB,
-        service.age_seconds,
-    )
+    format!("{name}  {:>8}  age {:>5.0} s", units::memory(bytes as f64), service.age_seconds)
 }

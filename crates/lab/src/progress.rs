@@ -42,7 +42,6 @@ pub struct ServiceView {
     pub age_seconds: f64,
     /// The metric in bytes; `None` while it has no sample.
     pub metric_bytes: Option<u64>,
-    pub rss_bytes: u64,
     /// CPU time since its start.
     pub cpu: Option<Duration>,
     /// Why it does not run any more.

@@ -177,7 +177,6 @@ impl Sampling {
             tick.samples.push((service.life_id, sample));
             let view = &mut self.views[service.slot];
             view.age_seconds = (now.boottime_us - service.started.boottime_us) as f64 / 1e6;
-            view.rss_bytes = sample.rss_bytes;
             view.cpu = Some(Duration::from_micros(sample.cpu_us));
             view.metric_bytes = Some(match self.metric {
                 Metric::Rss => sample.rss_bytes,
