@@ -66,7 +66,7 @@ pub(crate) fn lines(report: &Report) -> Vec<String> {
         verdicts,
         always(terms(report.kind).method),
         report.self_check.map(|_| {
-            "Self-check (A/A): the whole comparison on random halves of the control, where there is nothing to find."
+            "Self-check (A/A): the permutation test on random halves of the control, where there is nothing to find."
                 .to_owned()
         }),
     ];
