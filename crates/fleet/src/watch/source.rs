@@ -245,8 +245,9 @@ fn of_arm(
     for record in records {
         let Ok(name) = record.name.parse::<ServiceName>() else { continue };
         let own = record.arm_id == arm.id;
-        // After a rollout services of other arms run it too; the host's own C library says nothing.
-        let may = own || expected.as_ref().is_some_and(|expected| expected.object.is_some());
+        // After a rollout services of other arms run it too; the host's own C library with default settings says nothing.
+        let shows = |expected: &Expected| expected.object.is_some() || !expected.settings.is_empty();
+        let may = own || expected.as_ref().is_some_and(shows);
         if !may {
             source.plan.others.push(name);
             continue;
