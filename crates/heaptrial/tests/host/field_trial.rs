@@ -73,15 +73,22 @@ fn the_documented_rollback_by_hand_needs_no_heaptrial() {
     let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = planned(6) else { return };
     let etc = || Snapshot::of(&bed.container, &["/etc"]).unwrap();
+    let torrc = "/etc/tor/instances/r1/torrc";
+    bed.container.ok(&["mkdir", "-p", "/etc/tor/instances/r1"]);
+    bed.container.write(torrc, "Nickname r1\n", 0o644).unwrap();
     let before = etc();
     bed.succeeds("trial start three-way --yes --no-agent");
     assert!(units.iter().any(|unit| bed.maps(unit).contains("libjemalloc")));
+    let edit = format!("printf '# heaptrial begin three-way\\nDirCache 0\\n# heaptrial end\\n' >> {torrc}");
+    bed.container.ok(&["sh", "-c", &edit]);
 
     let text = include_str!("../../../../docs/rollback-by-hand.md");
     let (_, block) = text.split_once("```sh\n").unwrap();
     let (script, _) = block.split_once("```").unwrap();
     bed.container.ok(&["rm", "-r", "/usr/lib/heaptrial/bin"]);
-    bed.container.ok(&["sh", "-c", script]);
+    let printed = bed.container.ok(&["sh", "-c", script]);
+    // A relay has no drop-in where its arm is an option of torrc alone.
+    assert!(printed.contains("tor@r1.service"), "{printed}");
     assert_eq!(before.difference(&etc()), Vec::<String>::new());
     bed.assert_active(&units);
     for unit in &units {
