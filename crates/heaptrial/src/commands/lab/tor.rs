@@ -24,8 +24,6 @@ const CONSENSUSES: u32 = 24;
 /// Production's relays of January 2026 had as many worker threads (docs/lab-score.md), and a directory of this size.
 const PROCESSORS: &str = "128";
 const ENTRIES: u32 = 9500;
-/// A consensus takes longer with several relays.
-const LEAST_CYCLE: Duration = Duration::from_secs(30);
 /// Relays rest longer than the slowest of their allocators takes to give memory back by this, and 12 s at least, so that
 /// runs without such an allocator can be compared with others.
 const REST_MARGIN: Duration = Duration::from_secs(2);
@@ -159,10 +157,7 @@ impl TorOptions {
     }
 
     fn memory(&self, plan: &TrialPlan) -> RelayMemory {
-        let duration = self.duration.or(plan.duration);
-        let in_time = duration.map(|duration| (duration.0.as_secs_f64() / LEAST_CYCLE.as_secs_f64()) as u32);
-        let consensuses = self.consensuses.into_iter().chain(in_time).min().unwrap_or(CONSENSUSES);
-        RelayMemory::of(plan, self.entries, consensuses, &self.relays())
+        RelayMemory::of(plan, self.entries, &self.relays())
     }
 }
 
