@@ -85,7 +85,8 @@ fn more_metrics(report: &Report, detail: Detail) -> Vec<Block> {
         blocks.extend(titled(&heading, arms::with_and_without(report)));
     }
     blocks.extend(titled("Where the memory is", arms::split(report)));
-    blocks.extend(titled("Work", work::measures(report, detail)));
+    let work = if detail == Detail::Full { work::measures(report) } else { work::in_brief(report) };
+    blocks.extend(titled("Work", work));
     blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report)));
     blocks
 }

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use heaptrial_evaluate::analysis::{ArmWork, WorkStanding};
 use heaptrial_model::TrialKind;
 
-use super::{Columns, Detail, Emphasis, Table, emphasis, optional, ratio_or_control};
+use super::{Columns, Emphasis, Table, emphasis, optional, ratio_or_control};
 use crate::document::{MeasureResult, Report};
 use crate::units;
 
+const RATIO: &str = "Ratio to control";
 /// The measure that is in units of memory.
 const BYTES: &str = "bytes";
 
@@ -16,9 +17,7 @@ const BYTES: &str = "bytes";
 const TRIFLE_BYTES: f64 = 100_000.0;
 
 /// Every measure of every arm whose work is known; `None` where none is.
-pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
-    let full = detail == Detail::Full;
-    let ratio_title = if full { "Ratio to control" } else { "Ratio" };
+pub(crate) fn measures(report: &Report) -> Option<Table> {
     let all =
         || report.arms.iter().filter_map(|arm| arm.result.work.as_ref()).flat_map(|work| &work.measures);
     let time = time(report);
@@ -30,23 +29,48 @@ pub(crate) fn measures(report: &Report, detail: Detail) -> Option<Table> {
     let control = |arm: &usize| report.arms[*arm].control;
     Columns::of("Arm", |(arm, _): &(usize, &MeasureResult)| report.arms[*arm].name.clone())
         .text("Work", |(_, measure)| Some(named(measure)))
-        .figure("Of a service", move |(_, measure)| {
-            Some(match measure.idle {
-                0 => amount(measure, time),
-                idle => format!("{} ({idle} of {} idle)", amount(measure, time), measure.services),
-            })
-        })
-        .figure(ratio_title, |(arm, measure)| ratio_or_control(control(arm), measure.ratio.as_ref()))
+        .figure("Of a service", move |(_, measure)| Some(amount_and_idle(measure, time)))
+        .figure(RATIO, |(arm, measure)| ratio_or_control(control(arm), measure.ratio.as_ref()))
         .figure("Memory for it", |(_, measure)| Some(memory_for_it(measure, unit_of(&measure.name))))
-        .figure(ratio_title, |(arm, measure)| ratio_or_control(control(arm), measure.memory_ratio.as_ref()))
+        .figure(RATIO, |(arm, measure)| ratio_or_control(control(arm), measure.memory_ratio.as_ref()))
         .figure("CPU for each", |(_, measure)| measure.cpu_seconds_for_each.map(seconds))
-        .figure("Page faults for each", move |(_, measure)| {
-            measure.page_faults_for_each.filter(|_| full).map(units::ratio)
-        })
+        .figure("Page faults for each", |(_, measure)| measure.page_faults_for_each.map(units::ratio))
         .table_of_arms(report.ranking().into_iter().flat_map(of), |(arm, measure)| match measure.standing {
             WorkStanding::ClearlyLess => (Some(*arm), Emphasis::Lost),
             _ => emphasis(report, *arm),
         })
+}
+
+/// The same with a row for each arm: what a service did, and in brackets its ratio to the control.
+pub(crate) fn in_brief(report: &Report) -> Option<Table> {
+    let time = time(report);
+    let of = |arm: usize| report.arms[arm].result.work.iter().flat_map(|work| &work.measures);
+    let mut names: Vec<String> = (0..report.arms.len()).flat_map(of).map(named).collect();
+    let mut seen = HashSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    let columns = Columns::of("Arm", |arm: &usize| report.arms[*arm].name.clone());
+    let columns = names.into_iter().fold(columns, |columns, name| {
+        columns.figure(&name.clone(), move |arm| {
+            let measure = of(*arm).find(|measure| named(measure) == name)?;
+            let did = amount_and_idle(measure, time);
+            let ratio = measure.ratio.as_ref().filter(|_| !report.arms[*arm].control);
+            Some(ratio.map_or(did.clone(), |ratio| format!("{did} ({})", units::ratio(ratio.estimate.value))))
+        })
+    });
+    let arms = report.ranking().into_iter().filter(|arm| of(*arm).next().is_some());
+    columns.table_of_arms(arms, |arm| {
+        match of(*arm).any(|measure| measure.standing == WorkStanding::ClearlyLess) {
+            true => (Some(*arm), Emphasis::Lost),
+            false => emphasis(report, *arm),
+        }
+    })
+}
+
+fn amount_and_idle(measure: &MeasureResult, time: Time) -> String {
+    match measure.idle {
+        0 => amount(measure, time),
+        idle => format!("{} ({idle} of {} idle)", amount(measure, time), measure.services),
+    }
 }
 
 /// What rates are by: seconds, and how that is called. Ages of a lab's relays are hours of life.
