@@ -27,7 +27,7 @@ pub struct Family {
     #[serde(default)]
     pub in_programs: Vec<String>,
     #[serde(default)]
-    pub frees_by: Vec<String>,
+    pub own_functions: Vec<String>,
     #[serde(default)]
     pub strings: Vec<String>,
     #[serde(default)]

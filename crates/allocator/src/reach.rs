@@ -16,8 +16,8 @@ pub enum Unreached {
     Musl(String),
     OwnMalloc,
     Carried(String, String),
-    /// It frees blocks by a function of a family, which only that family's own `malloc` may have given.
-    Frees(&'static str, &'static str),
+    /// It gets or frees blocks by a function of a family, which no other may have given.
+    Calls(&'static str, &'static str),
 }
 
 impl Unreached {
@@ -33,14 +33,14 @@ impl Unreached {
             _ if facts.is_static && preloaded.is_some() => Some(Self::Static),
             _ if facts.exports_malloc || (runs_own && !facts.is_static) => Some(Self::OwnMalloc),
             (_, Some(carried)) => Some(Self::Carried(carried.family.clone(), carried.evidence.clone())),
-            _ => Self::by_frees(facts, preloaded?),
+            _ => Self::by_calls(facts, preloaded?),
         }
     }
 
     /// What a program, or a library that it maps, has of this kind against a library of a family.
-    pub fn by_frees(facts: &ObjectFacts, preloaded: &str) -> Option<Self> {
-        let other = facts.frees_by.iter().find(|(_, family)| *family != preloaded);
-        other.map(|(function, family)| Self::Frees(function, family))
+    pub fn by_calls(facts: &ObjectFacts, preloaded: &str) -> Option<Self> {
+        let other = facts.own_functions.iter().find(|(_, family)| *family != preloaded);
+        other.map(|(function, family)| Self::Calls(function, family))
     }
 
     /// The same of a file and what an arm asks for. What cannot be read as a program, such as a script, is left to the proof.
@@ -63,8 +63,8 @@ impl Unreached {
             Self::Carried(..) => {
                 "a treatment is of the C library's `malloc` and not of what the program calls by other names; which of the two holds its memory is not seen from outside"
             }
-            Self::Frees(..) => {
-                "it would be given blocks of another allocator, and would crash, at once or later"
+            Self::Calls(..) => {
+                "its memory would stay with that allocator, or blocks of both would be mixed, and it would crash"
             }
         }
     }
@@ -77,7 +77,7 @@ impl Unreached {
             Self::OwnMalloc | Self::Carried(..) => {
                 "leave it out, or build the program without it; an arm that names no allocator runs it as it is"
             }
-            Self::Frees(..) => {
+            Self::Calls(..) => {
                 "leave it out, or give that allocator in another version or with other settings"
             }
         }
@@ -98,7 +98,7 @@ impl fmt::Display for Unreached {
             Self::Musl(loader) => write!(f, "runs under musl ({loader})"),
             Self::OwnMalloc => f.write_str("has an allocator of its own"),
             Self::Carried(family, evidence) => write!(f, "carries {family}: {evidence}"),
-            Self::Frees(function, family) => write!(f, "frees memory by {function} of {family}"),
+            Self::Calls(function, family) => write!(f, "calls {function} of {family}"),
         }
     }
 }

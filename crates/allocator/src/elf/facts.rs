@@ -21,8 +21,8 @@ pub struct ObjectFacts {
     pub interpreter: Option<String>,
     pub exports_malloc: bool,
     pub carried: Vec<CarriedAllocator>,
-    /// Functions of one allocator with which it frees or resizes blocks, and that allocator's family.
-    pub frees_by: Vec<(&'static str, &'static str)>,
+    /// Functions that one allocator alone has and that it calls, with that allocator's family.
+    pub own_functions: Vec<(&'static str, &'static str)>,
 }
 
 /// Reads what bears on preloading of an ELF file of this machine. Reads a program's constants, 24 MiB at most.
@@ -35,14 +35,14 @@ pub fn examine_object(path: &Path) -> Result<ObjectFacts, ElfError> {
         interpreter: elf.interpreter(),
         exports_malloc: elf.exported("malloc").is_some(),
         carried: if is_program { carried_allocators(&elf) } else { Vec::new() },
-        frees_by: frees_by().filter(|(function, _)| elf.requires(function)).collect(),
+        own_functions: own_functions().filter(|(function, _)| elf.requires(function)).collect(),
     })
 }
 
-/// Functions of families by which a program frees blocks, with the families.
-fn frees_by() -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Functions that one family alone has, with the families.
+fn own_functions() -> impl Iterator<Item = (&'static str, &'static str)> {
     let of = |family: &'static Arc<Family>| {
-        family.frees_by.iter().map(|function| (function.as_str(), family.name.as_str()))
+        family.own_functions.iter().map(|function| (function.as_str(), family.name.as_str()))
     };
     Catalog::builtin().families().flat_map(of)
 }

@@ -368,9 +368,9 @@ fn programs_that_no_allocator_reaches() {
     assert_eq!(unreached("own", None, &["program.c", "standin.c"]), None);
 }
 
-/// Some databases free by jemalloc's own functions. A weak import of them (as folly has it) is looked at before it is called.
+/// Databases free by functions that jemalloc alone has; a weak import of them (as of folly) is looked at before it is called.
 #[test]
-fn a_program_that_frees_by_functions_of_one_allocator_is_bound_to_it() {
+fn a_program_that_calls_functions_of_one_allocator_is_bound_to_it() {
     let folder = Folder::new();
     let library = "#include <stdlib.h>\nvoid sdallocx(void *p, size_t n, int f) { free(p); }\n";
     fs::write(folder.0.path().join("own.c"), library).unwrap();
@@ -382,6 +382,6 @@ fn a_program_that_frees_by_functions_of_one_allocator_is_bound_to_it() {
         let program = folder.compile("program", &["program.c", library.to_str().unwrap()]);
         Unreached::of_program(&program, Some(&"mimalloc".parse().unwrap()))
     };
-    assert_eq!(bound(""), Some(Unreached::Frees("sdallocx", "jemalloc")));
+    assert_eq!(bound(""), Some(Unreached::Calls("sdallocx", "jemalloc")));
     assert_eq!(bound("__attribute__((weak))"), None);
 }

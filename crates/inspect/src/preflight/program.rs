@@ -70,7 +70,7 @@ fn examine(
     }
     if let Some(family) = family {
         other_loader(path, facts, findings);
-        if let Some((file, unreached)) = other_frees(subject, family) {
+        if let Some((file, unreached)) = other_calls(subject, family) {
             return refuse(&file, &unreached, findings);
         }
     }
@@ -82,7 +82,7 @@ fn examine(
 fn refuse(file: &str, unreached: &Unreached, findings: &mut Findings) {
     let check = match unreached {
         Unreached::Go | Unreached::Static | Unreached::Musl(_) => Check::Program,
-        Unreached::OwnMalloc | Unreached::Carried(..) | Unreached::Frees(..) => Check::OwnAllocator,
+        Unreached::OwnMalloc | Unreached::Carried(..) | Unreached::Calls(..) => Check::OwnAllocator,
     };
     findings.refuse(check, format!("{file} {unreached}"), unreached.why(), unreached.fix());
 }
@@ -100,15 +100,15 @@ fn other_loader(path: &str, facts: &ObjectFacts, findings: &mut Findings) {
     }
 }
 
-/// A library that the process maps and that frees blocks by another allocator's functions.
-fn other_frees(subject: &Subject<'_>, family: &str) -> Option<(String, Unreached)> {
+/// A library that the process maps and that calls functions of another allocator.
+fn other_calls(subject: &Subject<'_>, family: &str) -> Option<(String, Unreached)> {
     let process = subject.process.as_ref()?;
     let mappings = process.mappings().ok()?;
     let mut code = mappings.iter().filter(|mapping| mapping.is_file() && mapping.is_executable());
     code.find_map(|mapping| {
         let files = process.mapped_file_candidates(mapping);
         let facts = files.iter().find_map(|file| subject.examiner.examine(file).ok())?;
-        Some((mapping.name.clone(), Unreached::by_frees(&facts, family)?))
+        Some((mapping.name.clone(), Unreached::by_calls(&facts, family)?))
     })
 }
 

@@ -73,7 +73,7 @@ fn a_program_or_a_library_of_it_that_frees_by_another_allocator() {
     compile("void sdallocx(void) {}\n", "-shared -fPIC -o p");
     std::fs::rename(folder.path().join("p"), folder.path().join("libx.so")).unwrap();
     let frees = "void sdallocx(void *, unsigned long, int);\nint main(void) { sdallocx(0, 1, 0); }\n";
-    let (refusal, mimalloc) = ("frees memory by sdallocx of jemalloc", "mimalloc".parse().unwrap());
+    let (refusal, mimalloc) = ("calls sdallocx of jemalloc", "mimalloc".parse().unwrap());
 
     let mut fixture = Fixture::new();
     fixture.bytes(PROGRAM, &compile(frees, "-o p ./libx.so"));
