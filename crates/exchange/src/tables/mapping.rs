@@ -16,7 +16,7 @@ pub struct Mapping {
     pub unit: Option<Unit>,
 }
 
-const SERVICE: [&str; 11] = [
+const SERVICE: [&str; 10] = [
     "nickname",
     "name",
     "service",
@@ -24,7 +24,6 @@ const SERVICE: [&str; 11] = [
     "container",
     "container_name",
     "instance",
-    "unit",
     "process",
     "process_name",
     "pid",

@@ -24,7 +24,7 @@ pub struct CsvOptions {
     /// Column of the time: ISO 8601 or seconds, milli-, micro- or nanoseconds since 1970 [default: timestamp, time, datetime, date, or date and time]
     #[arg(long, value_name = "COLUMN")]
     time: Option<String>,
-    /// Column that names the service [default: nickname, name, service, relay, container, instance, unit, process or pid]
+    /// Column that names the service [default: nickname, name, service, relay, container, instance, process or pid]
     #[arg(long, value_name = "COLUMN")]
     service: Option<String>,
     /// Each file is of one service and named after it
