@@ -9,11 +9,11 @@ use heaptrial_network::RelayParameters;
 
 use crate::exit::Failure;
 
-/// With so many entries a relay needs at its peak what follows; with fewer in proportion (production's shape and the demo,
-/// notebook/2026-11-28-production-shape.md and 2026-11-28-what-ends-it.md).
+/// What a relay needs by itself, with so many entries.
 const ENTRIES: f64 = 9_500.0;
 const OWN_BYTES: f64 = 0.2e9;
-/// What an allocator has for each worker thread: buffers of diffs and of their compression.
+/// What its allocator has at the peak for each worker thread that had work: buffers of diffs and of their compression, which
+/// hardly depend on the number of entries (notebook/2026-11-28-production-shape.md and 2026-11-28-what-ends-it.md).
 const KEPT_BY_GLIBC_BYTES: f64 = 44e6;
 const KEPT_BY_SET_GLIBC_BYTES: f64 = 10e6;
 /// From 13e6 (mimalloc 2.0.9) to 38e6 (mimalloc 3.6.0), 22e6 in the mean.
@@ -34,8 +34,8 @@ pub(super) struct RelayMemory {
 
 impl RelayMemory {
     pub(super) fn of(plan: &TrialPlan, entries: u32, relays: &RelayParameters) -> Self {
-        let scale = f64::from(entries) / ENTRIES;
-        let needed = |arm: &Arm| (arm.name.clone(), scale * (OWN_BYTES + kept_bytes(arm, relays)));
+        let own = OWN_BYTES * f64::from(entries) / ENTRIES;
+        let needed = |arm: &Arm| (arm.name.clone(), own + kept_bytes(arm, relays));
         let mut needed_bytes: Vec<_> = plan.arms.iter().map(needed).collect();
         needed_bytes.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let machine_bytes = HostFacts::read(&HostRoot::default()).map_or(0, |facts| facts.ram_bytes);
@@ -49,7 +49,7 @@ impl RelayMemory {
         match fitting >= self.needed_bytes.len().min(2) {
             true => Ok(fitting.max(2)),
             false => Err(Failure::refused(format!(
-                "two relays that live at the same time need about {} with {} worker threads, and this machine has {}; fewer \
+                "two relays that live at the same time need up to {} with {} worker threads, and this machine has {}; fewer \
                  --processors need less, and --together 2 runs them all the same",
                 units::memory(self.largest(2)),
                 self.workers,
@@ -69,7 +69,7 @@ impl fmt::Display for RelayMemory {
         let Some((arm, most)) = self.needed_bytes.first() else { return Ok(()) };
         write!(
             f,
-            "relays with {} worker threads need about {} at their peak (the largest, {arm}, {}); this machine has {}",
+            "relays with {} worker threads need up to {} (the largest, {arm}, up to {}); this machine has {}",
             self.workers,
             units::memory(self.largest(usize::MAX)),
             units::memory(*most),
