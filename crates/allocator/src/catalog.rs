@@ -339,7 +339,8 @@ mod tests {
 
     #[test]
     fn the_builtin_catalog_is_consistent() {
-        let catalog = Catalog::parse(include_str!("../catalog.toml")).unwrap();
+        let parsed = Catalog::parse(include_str!("../catalog.toml"));
+        let catalog = parsed.unwrap_or_else(|error| panic!("{error}"));
         let named: BTreeSet<&str> = catalog.families().map(|family| family.name.as_str()).collect();
         assert_eq!(named, BTreeSet::from(heaptrial_model::FAMILIES));
         let mut names = BTreeSet::new();
@@ -363,6 +364,9 @@ mod tests {
                     + usize::from(release.crate_source.is_some())
                     + usize::from(release.commit.is_some());
                 assert!(routes > 0, "{at} comes from nowhere");
+                let of_it = |setting: &SettingEntry| setting.range(&release.version).is_some();
+                let has_settings = family.settings.is_empty() || family.settings.iter().any(of_it);
+                assert!(has_settings, "{at}: the ranges of all settings end before it");
                 if let Some(source) = &release.crate_source {
                     assert!(is_hex(&source.sha256, 64), "{at}: checksum");
                 }
@@ -377,6 +381,10 @@ mod tests {
             for setting in &family.settings {
                 let at = format!("{}?{}", family.name, setting.name);
                 assert!(!setting.in_versions.is_empty(), "{at}: in no version");
+                let same = family.settings.iter().filter(|other| other.name == setting.name).count();
+                assert_eq!(same, 1, "{at}: occurs {same} times");
+                let is_time = matches!(setting.unit.as_deref(), Some("s" | "seconds" | "msec" | "us"));
+                assert!(!is_time, "{at}: times are in ms");
                 for range in &setting.in_versions {
                     if let Some(default) = &range.default {
                         let version = range.from.as_ref().or(range.to.as_ref());
