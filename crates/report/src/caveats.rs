@@ -251,7 +251,7 @@ fn unmeasured(report: &Report) -> Vec<String> {
             "There are no levels, ratios and slopes: there are no readings after warm-up.".to_owned()
         }),
         any(|arm| arm.ratio().is_some_and(|ratio| ratio.estimate.low.is_none())).then(|| {
-            "Arms with too few services have no interval; a lab repeats its run by --repeat.".to_owned()
+            "Arms whose services are too few, or alike to the byte, have no interval; a lab repeats its run by --repeat.".to_owned()
         }),
     ];
     missing.into_iter().flatten().collect()
