@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::bed::Bed;
 use support::control::Control;
 use support::hosts::{
-    PATIENCE, TRIAL, here, host, kill, other_host, rename, sampled, succeeds, treated, with_verdict,
+    PATIENCE, here, host, kill, other_host, rename, sampled, succeeds, treated, trial, with_verdict,
 };
 use support::{json, stderr, stdout, wait_for};
 
@@ -53,7 +53,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     let before = [alpha.snapshot(), beta.snapshot()];
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    std::fs::write(folder.join("fleet.toml"), TRIAL).unwrap();
+    std::fs::write(folder.join("fleet.toml"), trial()).unwrap();
     std::fs::create_dir(folder.join("surveys")).unwrap();
     for (bed, name) in [(&alpha, "alpha"), (&beta, "beta")] {
         bed.succeeds("trial survey fleet.toml -o survey.json");
@@ -251,7 +251,7 @@ fn ansible_takes_two_hosts_from_survey_to_revert() {
     let Some(()) = drawn(1, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
-    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
+    let control = Control::new(&trial(), &[("alpha", &alpha), ("beta", &beta)]);
     for bed in [&alpha, &beta] {
         bed.install_agent();
     }
@@ -330,7 +330,7 @@ fn ansible_rolls_out_by_a_verdict_one_host_after_the_other() {
     let Some(()) = drawn(0, 4) else { return };
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = other_host("beta") else { return };
-    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
+    let control = Control::new(&trial(), &[("alpha", &alpha), ("beta", &beta)]);
     let path = control.path();
     for bed in [&alpha, &beta] {
         bed.install_agent();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use heaptrial_testbed::drawn;
 use support::bed::Bed;
 use support::control::Control;
-use support::hosts::{PATIENCE, TRIAL, host, kill, sampled, stage, succeeds, treated, with_verdict};
+use support::hosts::{PATIENCE, host, kill, sampled, stage, succeeds, treated, trial, with_verdict};
 use support::{stdout, wait_for};
 
 #[test]
@@ -19,9 +19,9 @@ fn a_control_machine_or_a_connection_that_is_lost_is_gone_on_with() {
     let Some((alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
     let hosts = [(&alpha, &alpha_units), (&beta, &beta_units)];
-    let control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
+    let control = Control::new(&trial(), &[("alpha", &alpha), ("beta", &beta)]);
     // Slow enough to be met in the middle.
-    let slow = TRIAL.replace("settle = \"0s\"", "settle = \"2s\"");
+    let slow = trial().replace("settle = \"0s\"", "settle = \"2s\"");
     std::fs::write(control.path().join("fleet.toml"), slow).unwrap();
     hosts.iter().for_each(|(bed, _)| bed.install_agent());
     // In the middle of a survey: nothing is changed, and the next one does it.
@@ -94,7 +94,7 @@ fn a_host_that_is_switched_off_in_its_second_wave_goes_on_when_it_is_back() {
     let Some(()) = drawn(3, 4) else { return };
     let Some((mut alpha, alpha_units)) = host("alpha") else { return };
     let Some((beta, beta_units)) = host("beta") else { return };
-    let mut control = Control::new(TRIAL, &[("alpha", &alpha), ("beta", &beta)]);
+    let mut control = Control::new(&trial(), &[("alpha", &alpha), ("beta", &beta)]);
     for bed in [&alpha, &beta] {
         bed.install_agent();
         for unit in &alpha_units {

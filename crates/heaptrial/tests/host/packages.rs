@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use support::bed::{Bed, CHANGED, own_package};
+use support::trials::two_arms;
 use support::{heaptrial, json, stderr, stdout};
 
 use heaptrial_testbed::{Container, Snapshot, drawn};
@@ -155,21 +156,9 @@ struct Host {
     _folder: tempfile::TempDir,
 }
 
-const TRIAL: &str = r#"
-name = "packaged"
-services = "churn@*"
-duration = "2d"
-[pace]
-pause = "0s"
-settle = "0s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "secure"
-allocator = "mimalloc@2.0.9+secure"
-"#;
+fn trial(spec: &str) -> String {
+    two_arms("packaged", "churn@*", "").replace("jemalloc@5.3.0", spec).replace("\"jemalloc\"", "\"secure\"")
+}
 
 /// A cache that outlives the test run, so that crates are fetched once.
 fn kept_cache() -> PathBuf {
@@ -224,7 +213,7 @@ impl Host {
 
     /// Starts the trial; gives the service that runs the packaged allocator.
     fn start_trial(&self) -> &str {
-        self.bed.write_trial("packaged", TRIAL);
+        self.bed.write_trial("packaged", &trial(SPEC));
         self.heaptrial("trial plan packaged.toml --seed 1");
         self.heaptrial("trial start packaged --yes");
         let status = json(&self.heaptrial("trial status packaged --json"));
@@ -300,7 +289,7 @@ fn both_packages_stay_while_services_need_them_and_go_without_a_trace() {
 fn a_library_that_a_package_takes_over_from_a_trial_stays() {
     let Some(()) = drawn(5, 6) else { return };
     let Some((bed, units)) = Bed::with_churn(2) else { return };
-    bed.write_trial("packaged", &TRIAL.replace(SPEC, "jemalloc@5.3.0"));
+    bed.write_trial("packaged", &trial("jemalloc@5.3.0"));
     bed.succeeds("trial plan packaged.toml --seed 1");
     bed.succeeds("trial start packaged --yes --no-agent");
     let made = bed.json("allocators package jemalloc@5.3.0 --out /root --json");

@@ -9,26 +9,15 @@ use heaptrial_testbed::{Base, Options, Testbed};
 
 use super::bed::Bed;
 use super::control::Control;
+use super::trials::two_arms;
 use super::{stderr, stdout, wait_for};
 
 /// Whatever is waited for comes within some seconds; a machine with much else to do may take minutes.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 /// Its description, on a host and where hosts are controlled.
-pub const TRIAL: &str = r#"
-name = "fleet"
-services = "churn@*"
-duration = "2d"
-[pace]
-pause = "0s"
-settle = "0s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-"#;
+pub fn trial() -> String {
+    two_arms("fleet", "churn@*", "")
+}
 
 /// A host of this name with four services.
 pub fn host(name: &str) -> Option<(Bed, Vec<String>)> {
@@ -46,7 +35,7 @@ pub fn host_on(base: &Base, name: &str) -> (Bed, Vec<String>) {
     // Gates hold them to 1.1 times what a trial of moments foretells: what an allocator keeps for itself must be little of it.
     let units = bed.start_churn_of(4, 16 << 20);
     rename(&bed, name);
-    bed.write_trial("fleet", TRIAL);
+    bed.write_trial("fleet", &trial());
     (bed, units)
 }
 
