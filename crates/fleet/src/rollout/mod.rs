@@ -10,6 +10,7 @@ mod gate;
 mod hours;
 mod marker;
 mod measured;
+mod of_trial;
 mod plan;
 mod progress;
 mod run;
