@@ -219,8 +219,9 @@ pub struct TrialPlan {
 impl TrialPlan {
     /// Reads a plan from TOML and checks that its arms make a trial.
     pub fn from_toml(text: &str) -> Result<Self, InvalidText> {
-        let plan: Self = toml::from_str(text)
-            .map_err(|error| InvalidText(format!("the trial plan cannot be read: {error}")))?;
+        let plan: Self = toml::from_str(text).map_err(|error| {
+            InvalidText(format!("cannot be read as a description of a trial and its arms: {error}"))
+        })?;
         plan.check()?;
         Ok(plan)
     }
