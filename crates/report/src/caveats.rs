@@ -161,19 +161,38 @@ fn early_end(report: &Report) -> Option<String> {
     Some(format!("The {which} {what} after {after}{planned}; figures are of what was read."))
 }
 
-/// The events of some kinds; of each kind the first ones where they are many.
+/// The events of some kinds: the first of those that differ by their figures alone, and of each kind the first ones where they
+/// are many.
 fn events(report: &Report, kinds: &[&str]) -> Vec<String> {
     let of_kind = |kind: &&str| {
         // A failure of a service is among the exclusions of its arm.
         let of_arm = |event: &Event| *kind == "arm_failed" && event.service.is_some();
         let events: Vec<&Event> =
             report.events.iter().filter(|event| event.kind == *kind && !of_arm(event)).collect();
-        let more = events.len().saturating_sub(LISTED_AT_MOST);
+        let mut alike: Vec<(&Event, usize)> = Vec::new();
+        for event in events {
+            let same = |(first, _): &&mut (&Event, usize)| {
+                words(first).eq(words(event)) && first.service == event.service
+            };
+            match alike.iter_mut().find(same) {
+                Some((_, more)) => *more += 1,
+                None => alike.push((event, 0)),
+            }
+        }
+        let more = alike.len().saturating_sub(LISTED_AT_MOST);
         let more = (more > 0).then(|| format!("There are {more} more events of kind {kind}."));
-        let listed = events.into_iter().take(LISTED_AT_MOST);
-        listed.map(|event| about(report, event)).chain(more).collect::<Vec<_>>()
+        let listed = alike.into_iter().take(LISTED_AT_MOST).map(|(event, more)| match more {
+            0 => about(report, event),
+            more => format!("{} And {more} more like it.", about(report, event)),
+        });
+        listed.chain(more).collect::<Vec<_>>()
     };
     kinds.iter().flat_map(of_kind).collect()
+}
+
+/// Its text without figures.
+fn words(event: &Event) -> impl Iterator<Item = char> {
+    event.text.chars().filter(|character| !character.is_ascii_digit())
 }
 
 /// What happened, and to which service of which arm.
