@@ -46,7 +46,7 @@ impl Answer {
 
     /// A document of the report crate, which has a form of its own; `further` follows it on a terminal.
     pub fn of_report(report: &impl Document, further: &str, global: &GlobalOptions) -> Result<Self, Failure> {
-        let text = report.terminal(global.colored_stdout()) + further;
+        let text = report.terminal(global.screen()) + further;
         Ok(Self::of(report.json()?, text))
     }
 

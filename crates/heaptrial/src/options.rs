@@ -9,7 +9,10 @@ use clap::{ArgAction, Args, ColorChoice};
 use heaptrial_host::systemd::Systemd;
 use heaptrial_host::{Paths, Scope};
 
+use heaptrial_report::Screen;
+
 use crate::exit::Failure;
+use crate::output;
 
 /// Options that every command takes.
 #[derive(Debug, Clone, Args)]
@@ -49,8 +52,9 @@ impl GlobalOptions {
         Ok(Systemd::connect(self.scope())?)
     }
 
-    pub fn colored_stdout(&self) -> bool {
-        self.colored(std::io::stdout().is_terminal())
+    /// Standard output.
+    pub fn screen(&self) -> Screen {
+        Screen { colored: self.colored(std::io::stdout().is_terminal()), width: output::width() }
     }
 
     pub fn colored_stderr(&self) -> bool {

@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use heaptrial_model::ServiceName;
+use heaptrial_report::Screen;
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -33,17 +34,16 @@ impl From<Vec<Vec<String>>> for Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.0.iter().map(Vec::len).max().unwrap_or(0);
-        let cells = |column: usize| self.0.iter().filter_map(move |row| row.get(column));
-        let width = |column| cells(column).map(|cell| cell.chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns).map(width).collect();
-        for row in &self.0 {
-            let padded: String =
-                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}  ")).collect();
-            writeln!(f, "{}", padded.trim_end())?;
-        }
-        Ok(())
+        let screen = Screen { colored: false, width: width() };
+        let lines = screen.columns(&self.0, |_| false, |_, line| line.to_owned());
+        lines.iter().try_for_each(|line| writeln!(f, "{}", line.trim_end()))
     }
+}
+
+/// Of the terminal that standard output is, in columns.
+pub fn width() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
 }
 
 /// The first few of several names, and how many more there are.

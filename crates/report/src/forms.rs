@@ -8,7 +8,8 @@ use serde::Serialize;
 use crate::chart::{ArmStyles, Chart};
 use crate::page::Section;
 use crate::table::Detail;
-use crate::{ReportError, html, markdown, terminal};
+use crate::terminal::{self, Screen};
+use crate::{ReportError, html, markdown};
 
 /// A document of sections. Whoever implements it says what there is to say; the forms only lay it out.
 pub trait Document: Serialize {
@@ -38,9 +39,8 @@ pub trait Document: Serialize {
         Ok(format!("{}\n", serde_json::to_string_pretty(self)?))
     }
 
-    /// For a terminal, in colour if `colored`.
-    fn terminal(&self, colored: bool) -> String {
-        terminal::lines(&Content::of(self, Detail::Brief), colored)
+    fn terminal(&self, screen: Screen) -> String {
+        terminal::lines(&Content::of(self, Detail::Brief), screen)
     }
 
     /// As Markdown that refers to its charts in `charts/`.

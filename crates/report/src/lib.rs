@@ -51,4 +51,5 @@ pub use look::{LOOK_SCHEMA_VERSION, LookReport, LookedArm};
 pub use pseudonym::rename as pseudonymise;
 pub use score::{SCORE_SCHEMA_VERSION, ScoreReport};
 pub use search::SearchRun;
+pub use terminal::Screen;
 pub use tune::{TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport};

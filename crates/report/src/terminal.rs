@@ -9,14 +9,22 @@ use crate::page::{Block, Section};
 use crate::table::{Emphasis, Table};
 use crate::text::severity;
 
-/// Of texts; tables are as wide as their cells.
+/// Texts are never wider.
 const WIDTH: usize = 100;
 const GUTTER: &str = "  ";
 
-/// The document as lines, in colour if `colored`.
-pub(crate) fn lines(document: &Content, colored: bool) -> String {
-    let paint = Paint { colored };
-    let mut out = Lines { paint, text: String::new(), below_title: true };
+/// What lines are written for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Screen {
+    pub colored: bool,
+    /// In columns; without one, tables are as wide as their cells.
+    pub width: Option<usize>,
+}
+
+/// The document as lines.
+pub(crate) fn lines(document: &Content, screen: Screen) -> String {
+    let paint = Paint { colored: screen.colored };
+    let mut out = Lines { paint, screen, text: String::new(), below_title: true };
     out.wrapped(&document.title, 2, |line| paint.bold(line));
     if !document.lead.is_empty() {
         out.wrapped(&document.lead, 0, |line| paint.dim(line));
@@ -28,6 +36,7 @@ pub(crate) fn lines(document: &Content, colored: bool) -> String {
 
 struct Lines {
     paint: Paint,
+    screen: Screen,
     text: String,
     /// Whether the last line was a title, which needs no empty line below it.
     below_title: bool,
@@ -40,7 +49,7 @@ impl Lines {
     }
 
     fn wrapped(&mut self, text: &str, indent: usize, paint: impl Fn(&str) -> String) {
-        wrap(text, indent).iter().for_each(|line| self.put(&paint(line)));
+        self.screen.wrap(text, indent).iter().for_each(|line| self.put(&paint(line)));
     }
 
     fn apart(&mut self) {
@@ -91,7 +100,7 @@ impl Lines {
                 pairs.iter().for_each(|(name, value)| self.wrapped(&format!("{name}: {value}"), 2, plain));
             }
             Block::Table(_, table) => {
-                table_lines(table, paint).iter().for_each(|line| self.put(line));
+                table_lines(table, paint, self.screen).iter().for_each(|line| self.put(line));
             }
             Block::Command(command) => self.put(&escape::printable(command)),
             Block::Finding(finding) => {
@@ -106,7 +115,7 @@ impl Lines {
                     finding.text
                 );
                 let color = (finding.severity == Severity::Grave).then_some(Paint::YELLOW);
-                let mut lines = wrap(&text, 2);
+                let mut lines = self.screen.wrap(&text, 2);
                 if let (Some(first), Some(color)) = (lines.first_mut(), color) {
                     *first = paint.with(color, first);
                 }
@@ -119,40 +128,65 @@ impl Lines {
     }
 }
 
-/// `text` in lines of at most [`WIDTH`], the second and later ones indented by `indent`. Words are not broken.
-fn wrap(text: &str, indent: usize) -> Vec<String> {
-    let text = text.split_whitespace().map(escape::printable).collect::<Vec<_>>().join(" ");
-    let indent = " ".repeat(indent);
-    let options = textwrap::Options::new(WIDTH)
-        .subsequent_indent(&indent)
-        .break_words(false)
-        .word_splitter(textwrap::WordSplitter::NoHyphenation)
-        .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
-    textwrap::wrap(&text, options).into_iter().map(|line| line.into_owned()).collect()
+impl Screen {
+    /// `text` in lines, the second and later ones indented by `indent`. Words are not broken.
+    fn wrap(self, text: &str, indent: usize) -> Vec<String> {
+        let text = text.split_whitespace().map(escape::printable).collect::<Vec<_>>().join(" ");
+        let indent = " ".repeat(indent);
+        let options = textwrap::Options::new(self.width.unwrap_or(WIDTH).min(WIDTH))
+            .subsequent_indent(&indent)
+            .break_words(false)
+            .word_splitter(textwrap::WordSplitter::NoHyphenation)
+            .wrap_algorithm(textwrap::WrapAlgorithm::FirstFit);
+        textwrap::wrap(&text, options).into_iter().map(|line| line.into_owned()).collect()
+    }
+
+    /// Rows of cells as lines, each with its row's paint. Columns that are wider together than the screen follow below, after the
+    /// first one again.
+    pub fn columns(
+        self,
+        rows: &[Vec<String>],
+        is_figure: impl Fn(usize) -> bool,
+        paint: impl Fn(usize, &str) -> String,
+    ) -> Vec<String> {
+        let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width =
+            |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max();
+        let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
+        let mut parts: Vec<Vec<usize>> = vec![Vec::new()];
+        for column in 0..count {
+            let part = parts.last().map_or(&[][..], Vec::as_slice);
+            let taken: usize = part.iter().map(|column| widths[*column] + GUTTER.len()).sum();
+            if part.len() > 1 && self.width.is_some_and(|width| taken + widths[column] > width) {
+                parts.push(vec![0]);
+            }
+            parts.last_mut().into_iter().for_each(|part| part.push(column));
+        }
+        let line = |part: &Vec<usize>, row: &Vec<String>| {
+            let cells = part.iter().filter_map(|column| {
+                Some(pad(&escape::printable(row.get(*column)?), widths[*column], is_figure(*column)))
+            });
+            cells.collect::<Vec<_>>().join(GUTTER)
+        };
+        let lines = |part: &Vec<usize>| {
+            rows.iter().enumerate().map(|(row, cells)| paint(row, &line(part, cells))).collect()
+        };
+        let parts: Vec<Vec<String>> = parts.iter().map(lines).collect();
+        parts.join(&String::new())
+    }
 }
 
-fn table_lines(table: &Table, paint: Paint) -> Vec<String> {
-    let width = |column: usize| {
-        let cells = table.rows.iter().map(|row| row.cells[column].width());
-        cells.chain([table.columns[column].title.width()]).max().unwrap_or(0)
+fn table_lines(table: &Table, paint: Paint, screen: Screen) -> Vec<String> {
+    let titles = table.columns.iter().map(|column| column.title.clone()).collect();
+    let rows: Vec<Vec<String>> =
+        std::iter::once(titles).chain(table.rows.iter().map(|row| row.cells.clone())).collect();
+    let painted = |row: usize, line: &str| match row.checked_sub(1).map(|row| table.rows[row].emphasis) {
+        None => paint.dim(line),
+        Some(Emphasis::Control) => paint.bold(line),
+        Some(Emphasis::Lost) => paint.with(Paint::YELLOW, line),
+        Some(Emphasis::None) => line.to_owned(),
     };
-    let join = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells
-            .zip(&table.columns)
-            .enumerate()
-            .map(|(place, (cell, column))| pad(&escape::printable(cell), width(place), column.figures));
-        padded.collect::<Vec<_>>().join(GUTTER)
-    };
-    let titles = join(&mut table.columns.iter().map(|column| column.title.as_str()));
-    let rows = table.rows.iter().map(|row| {
-        let line = join(&mut row.cells.iter().map(String::as_str));
-        match row.emphasis {
-            Emphasis::Control => paint.bold(&line),
-            Emphasis::Lost => paint.with(Paint::YELLOW, &line),
-            Emphasis::None => line,
-        }
-    });
-    std::iter::once(paint.dim(&titles)).chain(rows).collect()
+    screen.columns(&rows, |column| table.columns[column].figures, painted)
 }
 
 fn pad(text: &str, width: usize, right: bool) -> String {

@@ -80,7 +80,7 @@ pub fn run(options: &PreflightOptions, global: &GlobalOptions) -> Result<Answer,
         "allocator": spec, "library": library, "services": services.iter().map(Service::name).collect::<Vec<_>>(),
         "tried": prober.is_some(), "refused": refused, "findings": found,
     });
-    let answer = Answer::new(document, findings::text(&found, global.colored_stdout()) + &summary);
+    let answer = Answer::new(document, findings::text(&found, global.screen().colored) + &summary);
     Ok(if refused { answer.ending(ErrorClass::Refused) } else { answer })
 }
 

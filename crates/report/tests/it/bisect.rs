@@ -1,8 +1,8 @@
 //! The document of a search for a change.
 
 use heaptrial_report::{
-    BISECT_SCHEMA_VERSION, BisectReport, ChangeReport, CommitReport, Document, MeasuredPosition, SearchRun,
-    SkippedPosition,
+    BISECT_SCHEMA_VERSION, BisectReport, ChangeReport, CommitReport, Document, MeasuredPosition, Screen,
+    SearchRun, SkippedPosition,
 };
 use heaptrial_search::bisect::{Answer, Change, Ends};
 use heaptrial_search::tune::ArmFigures;
@@ -84,7 +84,7 @@ fn unfolded(text: &str) -> String {
 #[test]
 fn every_form_shows_the_commit_its_size_and_its_probability() {
     let found = report("Keep arenas");
-    for text in [found.terminal(false), found.markdown(), found.html()] {
+    for text in [found.terminal(Screen::default()), found.markdown(), found.html()] {
         let text = unfolded(&text);
         for shown in ["0123456789ab", "Keep arenas", "1.50", "98.7%", "src/arena.c", "does not build"] {
             assert!(text.contains(shown), "{shown}: {text}");
@@ -99,7 +99,7 @@ fn every_form_shows_the_commit_its_size_and_its_probability() {
 fn no_commit_is_blamed_for_what_the_older_end_alone_has() {
     let mut found = report("Keep arenas");
     found.forks_at = Some("9c544aba41e6".to_owned());
-    let text = unfolded(&found.terminal(false));
+    let text = unfolded(&found.terminal(Screen::default()));
     assert!(text.contains("may be what v2.1.7 alone has"), "{text}");
 }
 
@@ -108,9 +108,9 @@ fn ends_that_are_the_same_or_do_not_differ_are_reported_so() {
     let mut found = report("");
     found.answer.changes.clear();
     found.changes.clear();
-    let text = unfolded(&found.terminal(false));
+    let text = unfolded(&found.terminal(Screen::default()));
     assert!(text.contains("do not differ under this load") && text.contains("1.46"), "{text}");
     found.answer = Answer { same_ends: true, ..Answer::default() };
     found.run.blocks.clear();
-    assert!(found.terminal(false).contains("build the same library"));
+    assert!(found.terminal(Screen::default()).contains("build the same library"));
 }

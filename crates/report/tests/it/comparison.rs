@@ -2,7 +2,7 @@
 
 use crate::{fixture, fleet, import, lab};
 
-use heaptrial_report::{Document, Options, compare};
+use heaptrial_report::{Document, Options, Screen, compare};
 
 #[test]
 fn a_lab_run_and_a_field_trial_as_markdown() {
@@ -36,6 +36,6 @@ fn a_trial_compared_with_itself_differs_in_nothing() {
     let comparison = compare(&[report.clone(), report]);
     assert_eq!(comparison.caveats, [""; 0]);
     assert_eq!(comparison.trials[1].name, "redis fill and delete (2)");
-    let text = comparison.terminal(false);
+    let text = comparison.terminal(Screen::default());
     assert!(text.contains("jemalloc@5.3.0 has the least memory in redis fill and delete"), "{text}");
 }

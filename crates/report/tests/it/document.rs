@@ -6,7 +6,7 @@ use crate::lab;
 use fixture::{MIB, Service};
 use heaptrial_evaluate::judgement::JudgementError;
 use heaptrial_model::Ending;
-use heaptrial_report::{Document, Options, Outcome, Report, ReportError};
+use heaptrial_report::{Document, Options, Outcome, Report, ReportError, Screen};
 use heaptrial_store::Store;
 
 fn flat(name: &str, arm: usize, block: u32, mib: f64) -> Service {
@@ -46,7 +46,9 @@ fn figures_of_an_arm_are_means_and_medians_over_its_services() {
 #[test]
 fn one_service_per_arm_gets_no_interval() {
     let report = lab(&fixture::tor());
-    assert!(report.terminal(false).replace('\n', " ").contains("one service per arm: no interval"));
+    assert!(
+        report.terminal(Screen::default()).replace('\n', " ").contains("one service per arm: no interval")
+    );
     for arm in report.arms.iter().filter(|arm| !arm.control) {
         let ratio = arm.ratio_to_control.as_ref().unwrap();
         assert_eq!((ratio.low, ratio.high, ratio.p_value), (None, None, None));
@@ -123,7 +125,9 @@ fn a_run_without_services_or_samples_is_reported_all_the_same() {
     fixture.outcome = Some("failed");
     let report = lab(&fixture);
     assert_eq!((report.samples, report.outcome), (0, Outcome::Failed));
-    assert!(report.terminal(false).contains("No service has readings, so nothing can be compared"));
+    assert!(
+        report.terminal(Screen::default()).contains("No service has readings, so nothing can be compared")
+    );
     let folder = tempfile::tempdir().unwrap();
     let written = report.write(folder.path()).unwrap();
     assert!(written.charts.is_empty() && written.html.is_file());

@@ -6,7 +6,7 @@ use fleet::{GIB, LISTS, STRANGERS};
 use heaptrial_evaluate::analysis::{Finding, FindingKind, SelfCheck, Severity};
 use heaptrial_evaluate::judgement::Judgement;
 use heaptrial_model::LifeStart;
-use heaptrial_report::{Arm, Assignment, Document, Options, Report, units};
+use heaptrial_report::{Arm, Assignment, Document, Options, Report, Screen, units};
 use serde_json::Value;
 
 fn report(trial: &fleet::Listed) -> Report {
@@ -116,18 +116,18 @@ fn a_fleet_without_comparable_services_is_reported_all_the_same() {
     }
     let one_reading = report(&trial);
     assert!(!one_reading.html().contains("NaN"));
-    one_reading.terminal(false);
+    one_reading.terminal(Screen::default());
     trial.services.iter_mut().for_each(|service| service.lives.clear());
     let empty = report(&trial);
     assert_eq!(empty.samples, 0);
     empty.html();
     empty.markdown();
-    assert!(empty.terminal(false).contains("nothing can be compared"));
+    assert!(empty.terminal(Screen::default()).contains("nothing can be compared"));
 }
 
 #[test]
 fn a_field_trial_on_the_terminal() {
-    let text = report(&fleet::contaminated()).terminal(false);
+    let text = report(&fleet::contaminated()).terminal(Screen::default());
     insta::assert_snapshot!(text);
 }
 
@@ -170,7 +170,7 @@ fn arms_are_in_the_order_of_the_levels_that_are_shown() {
     let names: Vec<&str> = ranked.iter().map(|(arm, _)| arm.name.as_str()).collect();
     assert_eq!(shown[..names.len()], names);
     let least = units::memory(ranked[0].1 as f64);
-    let text = report.terminal(false);
+    let text = report.terminal(Screen::default());
     assert!(text.replace('\n', " ").contains(&format!("{least} of RSS a service")), "{text}");
 }
 
@@ -263,9 +263,9 @@ fn a_caveat_blocks_only_what_it_could_explain() {
 fn without_a_limit_it_says_when_memory_doubles() {
     let mut trial = fleet::contaminated();
     trial.plan.host_facts = serde_json::json!({});
-    assert!(report(&trial).terminal(false).contains("doubles in"));
+    assert!(report(&trial).terminal(Screen::default()).contains("doubles in"));
     let options = Options { memory_limit_bytes: Some((2.0 * GIB) as u64), ..Options::default() };
-    let passed = import(&trial, &options).terminal(false).replace("\n  ", " ");
+    let passed = import(&trial, &options).terminal(Screen::default()).replace("\n  ", " ");
     assert!(passed.contains("above its memory limit already"), "{passed}");
 }
 

@@ -2,12 +2,12 @@
 
 use crate::{fixture, lab};
 
-use heaptrial_report::{Document, SCHEMA_VERSION};
+use heaptrial_report::{Document, SCHEMA_VERSION, Screen};
 use serde_json::Value;
 
 #[test]
 fn a_command_run_with_losses_on_the_terminal() {
-    insta::assert_snapshot!(lab(&fixture::command(8)).terminal(false));
+    insta::assert_snapshot!(lab(&fixture::command(8)).terminal(Screen::default()));
 }
 
 /// What others read from `report.json`.
@@ -42,7 +42,7 @@ fn a_command_run_as_json() {
 #[test]
 fn colour_changes_nothing_but_colour() {
     let report = lab(&fixture::command(8));
-    let colored = report.terminal(true);
+    let colored = report.terminal(Screen { colored: true, width: None });
     assert!(colored.contains("\x1b[1m"));
     let mut plain = String::new();
     let mut rest = colored.as_str();
@@ -52,7 +52,7 @@ fn colour_changes_nothing_but_colour() {
     }
     plain.push_str(rest);
     let trimmed: Vec<&str> = plain.lines().map(str::trim_end).collect();
-    let expected = report.terminal(false);
+    let expected = report.terminal(Screen::default());
     assert_eq!(trimmed, expected.lines().collect::<Vec<_>>());
 }
 

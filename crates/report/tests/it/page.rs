@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fixture::Fixture;
-use heaptrial_report::{Document, Options, Report};
+use heaptrial_report::{Document, Options, Report, Screen};
 use heaptrial_testbed::browser::{Chromium, browser};
 
 fn html(fixture: &Fixture) -> String {
@@ -44,7 +44,7 @@ fn hostile_names_stay_text_in_the_other_forms() {
     let fixture = fixture::hostile();
     let (store, trial) = fixture.write(&folder.path().join("trial.db"));
     let report = Report::with_charts(&store, trial, &Options::default()).unwrap();
-    let terminal = report.terminal(false);
+    let terminal = report.terminal(Screen::default());
     assert!(!terminal.chars().any(|c| c.is_control() && c != '\n'));
     let markdown = report.markdown();
     let outside_code = markdown.split("````").step_by(2).collect::<String>();

@@ -6,7 +6,7 @@ use heaptrial_evaluate::analysis::{Decision, LookStanding};
 use heaptrial_evaluate::judgement::look::{self, Gaps, LookState};
 use heaptrial_evaluate::judgement::{JudgementError, Options};
 use heaptrial_model::{KnownEvent, TrialKind};
-use heaptrial_report::{Arm, Assignment, Document, FindingKind, LookReport, Report, Severity};
+use heaptrial_report::{Arm, Assignment, Document, FindingKind, LookReport, Report, Screen, Severity};
 use heaptrial_store::Store;
 use trial::{DAY_US, FieldArm, FieldTrial, GIB, HOUR_US, START_US, four_arms, identity};
 
@@ -188,7 +188,7 @@ fn services_of_a_host_are_reported_without_a_trial() {
     trial.arms.truncate(1);
     trial.arms[0].name = "as found";
     let report = write(&trial).report();
-    let text = report.terminal(false);
+    let text = report.terminal(Screen::default());
     assert!(text.contains("glibc 2.36"), "{text}");
     assert!(!text.contains("control,") && !text.contains("Recommendation"), "{text}");
     assert_eq!(report.assignment, None);
@@ -281,7 +281,7 @@ fn a_look_decides_and_is_kept_as_it_was() {
         (look.arms[3].standing, look.arms[0].standing),
         (LookStanding::Less, LookStanding::NotCompared)
     );
-    look.terminal(false);
+    look.terminal(Screen::default());
     // Taken again much later, it is what was stored.
     assert_eq!(written.look(2, 9.0), look);
     let state = look::state(&written.store, written.id, START_US + 4 * DAY_US, Gaps::Refused).unwrap();
@@ -476,6 +476,6 @@ fn services_that_were_assigned_by_hand_make_no_randomised_trial() {
     assert_eq!(report.assignment, Some(Assignment::ByHand));
     let found = find(&report, FindingKind::AssignedByHand);
     assert_eq!((found.len(), found[0].severity, found[0].services.len()), (1, Severity::Grave, 2));
-    assert!(report.terminal(false).contains("Services were not assigned at random"));
+    assert!(report.terminal(Screen::default()).contains("Services were not assigned at random"));
     assert!(find(&write(&four_arms(72)).report(), FindingKind::AssignedByHand).is_empty());
 }

@@ -1,6 +1,8 @@
 //! The document of a search over settings.
 
-use heaptrial_report::{Document, SearchRun, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport};
+use heaptrial_report::{
+    Document, Screen, SearchRun, TUNE_SCHEMA_VERSION, TuneReport, VerifiedArm, VerifiedReport,
+};
 use heaptrial_search::tune::{Against, ArmFigures, DropReason, Effect, Figure, Limits, Standing};
 use heaptrial_search::{MeasuredArm, MeasuredBlock};
 
@@ -85,7 +87,7 @@ fn text(report: &TuneReport) -> String {
 #[test]
 fn every_form_shows_fresh_figures_and_what_was_predicted() {
     let found = report();
-    for text in [found.terminal(false), found.markdown(), found.html()] {
+    for text in [found.terminal(Screen::default()), found.markdown(), found.html()] {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for shown in ["0.66 (0.63 to 0.69) times the memory", "0.60", "worse than the control"] {
             assert!(text.contains(shown), "{shown}: {text}");
@@ -151,5 +153,5 @@ fn without_a_winner_every_candidate_says_why_it_is_out() {
     let shown = text(&none);
     assert!(shown.contains("None of 2 measured candidates was verified"), "{shown}");
     assert!(shown.contains("limits not kept"), "{shown}");
-    assert!(!none.terminal(false).contains('\u{1b}') && !none.html().contains("<script>"));
+    assert!(!none.terminal(Screen::default()).contains('\u{1b}') && !none.html().contains("<script>"));
 }

@@ -158,8 +158,7 @@ fn find(store: &Store, name: &str) -> Result<TrialRecord, Failure> {
 /// All looks on a terminal; as JSON the last one, which knows what was shown before.
 fn answer(looks: &[LookReport], global: &GlobalOptions) -> Result<Answer, Failure> {
     let Some((last, earlier)) = looks.split_last() else { return Ok(Answer::verbatim("")) };
-    let text: String =
-        earlier.iter().map(|look| format!("{}\n", look.terminal(global.colored_stdout()))).collect();
+    let text: String = earlier.iter().map(|look| format!("{}\n", look.terminal(global.screen()))).collect();
     let answer = Answer::of_report(last, "", global)?.after(&text);
     Ok(match last.decision {
         Some(Decision::Inconclusive) => answer.ending(ErrorClass::Inconclusive),
