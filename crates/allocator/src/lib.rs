@@ -40,7 +40,7 @@ pub use catalog::{
     Release, SettingEntry, SettingKind, Variant, VersionCall, VersionRange,
 };
 pub use elf::{ElfError, Examiner, LibraryFacts, ObjectFacts, check_library, examine_object};
-pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain};
+pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain, memory_split};
 pub use heaptrial_model::{Identity, Linkage};
 pub use history::{History, HistoryCommit, HistoryError, Repository};
 pub use identify::{

@@ -12,7 +12,6 @@ mod ends;
 mod errand;
 mod error;
 mod interrupt;
-mod memory_split;
 mod placeholders;
 mod plan;
 mod program;

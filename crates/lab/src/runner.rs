@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use heaptrial_allocator::memory_split;
 use heaptrial_host::{HostFacts, HostRoot, Process, ServiceProcesses, ServiceSampler, TickCost};
 use heaptrial_model::{Ending, KnownEvent, MemorySplit};
 use heaptrial_store::{NewTrial, READY_SECONDS, Store, TickInput};
 use serde_json::json;
 
 use crate::ends::Ends;
-use crate::memory_split::memory_split;
 use crate::plan::{LabPlan, RunOutcome};
 use crate::progress::{Progress, RoundView, ServiceView};
 use crate::sampling::{Sampling, empty_tick};

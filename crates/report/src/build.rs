@@ -259,7 +259,7 @@ impl Parts<'_> {
             });
         let own = services.iter().filter(|service| service.arm == fleet_arm.name);
         let counted = own.clone().filter(|service| service.counts);
-        let splits: Option<Vec<MemorySplit>> = counted.map(|service| service.memory_split).collect();
+        let splits: Vec<MemorySplit> = counted.filter_map(|service| service.memory_split).collect();
         let excluded: Vec<ExcludedService> = own
             .filter_map(|service| {
                 Some(ExcludedService { name: service.result.name.clone(), reason: service.excluded.clone()? })
@@ -282,7 +282,7 @@ impl Parts<'_> {
             },
             memory,
             anon_bytes_final: whole(facts.anon_bytes),
-            memory_split: splits.and_then(|splits| MemorySplit::mean(&splits)),
+            memory_split: MemorySplit::mean(&splits),
             ratio_to_control: result.as_assigned.ratio.as_ref().map(Ratio::from),
             slope_bytes_per_hour: facts.slope_bytes_per_hour.map(|slope| slope.0),
             cpu_seconds: facts.cpu_seconds,

@@ -199,6 +199,16 @@ impl Store {
         result.map_err(StoreError::query(&path, "writing a tick"))
     }
 
+    /// Records observations with the last sample of a life.
+    pub fn observe(&mut self, life_id: i64, observed: &[(&'static str, f64)]) -> Result<(), StoreError> {
+        let sql = "INSERT OR REPLACE INTO observation
+                   SELECT life_id, max(tick_id), ?2, ?3 FROM sample WHERE life_id = ?1 GROUP BY life_id";
+        for (name, value) in observed {
+            self.execute("writing observations", sql, params![life_id, name, value])?;
+        }
+        Ok(())
+    }
+
     pub fn add_event(
         &mut self,
         trial_id: i64,

@@ -6,13 +6,13 @@ mod glibc;
 mod tally;
 mod window;
 
-use heaptrial_host::{HostError, Mapping, PAGE, Process};
-use heaptrial_model::{Identity, Version};
+use heaptrial_host::{HostError, HostRoot, Mapping, PAGE, Process, ProcessTree, ServiceProcesses};
+use heaptrial_model::{Identity, MemorySplit, Version};
 use serde::Serialize;
 
 pub use self::advice::Advice;
 use self::glibc::{Found, Walker};
-use crate::identify::{IdentifyError, OtherAllocator, other_allocators};
+use crate::identify::{IdentifyError, OtherAllocator, identify_started_with, other_allocators};
 
 /// Links of lists of free chunks are mixed with their addresses from this version of glibc on.
 const MIXED_LINKS: &str = "2.32";
@@ -71,6 +71,29 @@ pub fn explain(process: &Process, identity: &Identity) -> Result<Explanation, Id
     let ended = read.is_ok() && process.state().is_ok_and(|state| matches!(state, 'Z' | 'X'));
     let read = if ended { Err(HostError::Gone { pid: process.pid() }) } else { read };
     read.map_err(|source| IdentifyError::Host { pid: process.pid(), source })
+}
+
+/// Where the memory of a service's processes together is; `None` where the heap of one of them cannot be read.
+pub fn memory_split(
+    root: &HostRoot,
+    processes: ServiceProcesses,
+    passed: &[(String, String)],
+) -> Option<MemorySplit> {
+    let tree = ProcessTree::scan(root).ok()?;
+    let mut parts = [0; 4];
+    for pid in processes.running(&tree) {
+        let process = Process::new(root, pid);
+        let found = explain(&process, &identify_started_with(&process, passed).ok()?).ok()?;
+        let split = found.split?;
+        let own = [
+            split.in_use_bytes,
+            split.free_in_pages_bytes,
+            split.kept_free_bytes,
+            found.stack_bytes + found.other_bytes,
+        ];
+        parts.iter_mut().zip(own).for_each(|(part, own)| *part += own);
+    }
+    Some(MemorySplit::from_parts(parts))
 }
 
 fn read(process: &Process, identity: &Identity) -> Result<Explanation, HostError> {

@@ -25,7 +25,7 @@ pub struct ServiceFacts {
     pub smaps: Option<SlowSample>,
     /// RssAnon in bytes when that was taken, which may be days before the last reading.
     pub smaps_anon_bytes: Option<u64>,
-    /// Where its memory was at the end of a lab run.
+    /// Where its memory was at the end of a lab run, or at the last look at which it was read.
     pub memory_split: Option<MemorySplit>,
     /// Consensuses that a relay of a lab took, as far as anything reports them.
     pub consensuses: Option<u32>,
@@ -57,6 +57,7 @@ impl ServiceFacts {
                 anon_bytes: anon.get(&record.id).copied(),
                 smaps: slow.map(|(smaps, _)| smaps),
                 smaps_anon_bytes: slow.and_then(|(_, anon_bytes)| anon_bytes),
+                memory_split: last_split(store, rows, life)?,
                 ..Self::default()
             })
         };
@@ -74,7 +75,7 @@ pub(crate) fn last_slow(
     Ok(store.last_slow_sample(rows.lives[life].id, rows.until_us)?)
 }
 
-/// Where the memory of a life was at its end.
+/// Where the memory of a life was when it was last read.
 pub(crate) fn last_split(
     store: &Store,
     rows: &Rows,

@@ -22,6 +22,9 @@ const LARGEST: usize = 3;
 const LOWEST_PRIORITY: i32 = 19;
 /// Reads that are further apart are reported.
 const WORTH_SAYING_SPREAD: f64 = 0.05;
+/// Whose reading is announced, in bytes, and the seconds that a GiB takes at most.
+const LARGE_BYTES: u64 = 4 << 30;
+const SECONDS_PER_GIB: f64 = 2.0;
 
 /// Show where the memory of running processes is: in use, free and kept, or elsewhere
 ///
@@ -151,8 +154,18 @@ pub(super) fn arms(
     Ok(arms)
 }
 
+/// Says how long the reading of a large process may take.
+pub(super) fn announce(pid: i32, rss_bytes: u64) {
+    if rss_bytes > LARGE_BYTES {
+        let seconds = SECONDS_PER_GIB * rss_bytes as f64 / units::GIB;
+        let (memory, time) = (units::memory(rss_bytes as f64), units::duration(seconds));
+        eprintln!("process {pid} has {memory}: reading where its memory is takes up to {time}");
+    }
+}
+
 fn look(root: &HostRoot, service: Option<String>, pid: i32) -> Found {
     let process = Process::new(root, pid);
+    announce(pid, rss_bytes(root, pid));
     let explained = identify(&process).and_then(|identity| explain(&process, &identity));
     Found { service, pid, explained: explained.map_err(|error| with_command(pid, &error)) }
 }
@@ -204,7 +217,7 @@ fn text(service: Option<&str>, explanation: &Explanation) -> String {
         row("in use", split.in_use_bytes, &mapped);
         let cached = format!("{} of it cached", memory(split.cached_bytes));
         row("free in pages in use", split.free_in_pages_bytes, &cached);
-        let ends = format!("whole pages; {} of it at the ends of arenas", memory(split.kept_at_ends_bytes));
+        let ends = format!("{} of it at the ends of arenas", memory(split.kept_at_ends_bytes));
         row("kept free", split.kept_free_bytes, &ends);
         row("stacks", stacks, "");
         row("other anonymous", explanation.other_bytes, "neither malloc's nor a stack");

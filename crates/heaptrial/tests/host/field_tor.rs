@@ -7,7 +7,7 @@ use std::time::Duration;
 use heaptrial_testbed::{PrivateDirectory, TorInstances, drawn};
 use serde_json::Value;
 use support::bed::{Bed, example};
-use support::{stderr, stdout, wait_for};
+use support::{json, stderr, stdout, wait_for};
 
 const TRIAL: &str = r#"
 name = "five-way"
@@ -97,6 +97,11 @@ fn five_arms_on_real_relays_are_planned_started_sampled_looked_at_and_reverted()
         (output.status.code() != Some(3)).then_some(output)
     });
     assert!(matches!(look.status.code(), Some(0 | 4)), "{}{}", stdout(&look), stderr(&look));
+    for arm in json(&look)["arms"].as_array().unwrap() {
+        let split = &arm["memory_split"];
+        let is_glibc = arm["name"] != "jemalloc-5.3.0" && arm["name"] != "mimalloc-2.0.9";
+        assert_eq!(split["in_use_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20), is_glibc, "{arm:#}");
+    }
     let status = bed.json("trial status five-way --json");
     for arm in status["arms"].as_array().unwrap() {
         assert_eq!(arm["contaminated"], 0, "{status:#}");

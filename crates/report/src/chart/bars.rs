@@ -136,10 +136,15 @@ pub(super) fn split(canvas: Canvas<'_>) -> Option<Chart> {
         plot.push(text("bold", (x.at(whole) + 8.0, middle + 4.0), &units::memory(whole)));
         values.push(value);
     }
-    let caption = "Anonymous memory at the end of each service's run, read from its processes; mean over the services of an \
-                   arm. Kept free: whole free pages that the allocator has not returned. Free in pages in use is \
-                   fragmentation. A frame without parts: the heap of this allocator cannot be read from outside.";
-    let chart =
-        canvas.chart("where-the-memory-is", "Where the memory is", caption.to_owned(), plot.bottom + FOOT);
+    let read = match report.kind.is_lab() {
+        true => "at the end of each service's run, read from its processes; mean over the services of an arm",
+        false => "of one service of each arm at the last look, read from its processes",
+    };
+    let caption = format!(
+        "Anonymous memory {read}. Kept free: whole free pages that the allocator has not returned. Free in pages in use is \
+         fragmentation. A frame without parts: the heap of this allocator cannot be read from outside; under the same work the program uses \
+         about what it uses under glibc."
+    );
+    let chart = canvas.chart("where-the-memory-is", "Where the memory is", caption, plot.bottom + FOOT);
     Some(Chart { description: format!("{}.", values.join("; ")), body: plot.body(), ..chart })
 }

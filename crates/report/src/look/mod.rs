@@ -6,6 +6,7 @@ use heaptrial_evaluate::analysis::{
     ArmEvents, ArmWork, Decision, ENUMERATED_AT_MOST, LookArm, LookStanding, Objection,
 };
 use heaptrial_evaluate::judgement::look::{Look, Peek};
+use heaptrial_model::MemorySplit;
 use heaptrial_store::LookRecord;
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ use crate::caveats::NO_WORK;
 use crate::document::{Arm, Finding, Ratio, Report, Severity};
 use crate::forms::Document;
 use crate::page::{Block, Section, section};
-use crate::table::{Columns, Detail, Emphasis, Table, whole};
+use crate::table::{Columns, Detail, Emphasis, Table, arms, whole};
 use crate::text::{date_and_time, names, sentence, severity};
 use crate::{ReportError, finding_text, units};
 
@@ -70,6 +71,8 @@ pub struct LookedArm {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub objections: Vec<Objection>,
     pub work: Option<ArmWork>,
+    /// Where the memory of one of its services was.
+    pub memory_split: Option<MemorySplit>,
     pub events: ArmEvents,
 }
 
@@ -96,6 +99,7 @@ impl LookedArm {
             verdict: arm.verdict.clone(),
             objections: arm.objections.clone(),
             work: arm.result.work.clone(),
+            memory_split: arm.memory_split,
             ..Self::of_peek(arm)
         }
     }
@@ -258,6 +262,11 @@ impl Document for LookReport {
     fn sections(&self, _: Detail) -> Vec<Section> {
         let arms = self.table().map(|table| Block::Table("Arms".to_owned(), table));
         let mut blocks = Vec::from_iter(arms);
+        let splits = self.arms.iter().enumerate();
+        let splits = splits.map(|(place, arm)| (place, arm.name.as_str(), arm.control, arm.memory_split));
+        let split = arms::split(splits);
+        let heading = "Where the memory is, of one service of each arm on this host";
+        blocks.extend(split.map(|table| Block::Table(heading.to_owned(), table)));
         let caveats = self.caveats();
         if !caveats.is_empty() {
             blocks.extend([Block::Heading("Caveats".to_owned()), Block::List(caveats)]);

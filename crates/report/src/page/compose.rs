@@ -84,7 +84,9 @@ fn more_metrics(report: &Report, detail: Detail) -> Vec<Block> {
         let heading = format!("With and without {}", terms(report.kind).excluded);
         blocks.extend(titled(&heading, arms::with_and_without(report)));
     }
-    blocks.extend(titled("Where the memory is", arms::split(report)));
+    let splits = report.ranking().into_iter().map(|index| (index, &report.arms[index]));
+    let splits = splits.map(|(index, arm)| (index, arm.name.as_str(), arm.control, arm.memory_split));
+    blocks.extend(titled("Where the memory is", arms::split(splits)));
     let work = if detail == Detail::Full { work::measures(report) } else { work::in_brief(report) };
     blocks.extend(titled("Work", work));
     blocks.extend(titled("Connections, flags and memory freed in distress", work::standing(report)));

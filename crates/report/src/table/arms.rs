@@ -1,6 +1,7 @@
 //! Tables with a row for each arm: what it needs, what it ran and what happened to it.
 
 use heaptrial_evaluate::analysis::{ArmEvents, ArmFigures};
+use heaptrial_model::MemorySplit;
 
 use super::{
     Columns, Detail, Emphasis, Table, emphasis, of_other_reading, other_reading, pace, ratio_or_control,
@@ -86,22 +87,26 @@ pub(crate) fn with_and_without(report: &Report) -> Option<Table> {
         .table_of_arms(report.ranking().into_iter().flat_map(both), |(arm, ..)| (Some(*arm), Emphasis::None))
 }
 
-/// Where the memory of an arm's services was at their end, of arms whose heap can be read from outside.
-pub(crate) fn split(report: &Report) -> Option<Table> {
-    let split = |arm: usize| Some((arm, report.arms[arm].memory_split?.parts()));
+/// Where the memory of services of an arm was when it was read, of arms whose heap can be read from outside.
+pub(crate) fn split<'a>(
+    arms: impl Iterator<Item = (usize, &'a str, bool, Option<MemorySplit>)>,
+) -> Option<Table> {
     let part = |part: usize| {
-        move |(_, parts): &(usize, [u64; 4])| {
+        move |(.., parts): &(usize, &str, bool, [u64; 4])| {
             let (bytes, whole) = (parts[part] as f64, parts.iter().sum::<u64>() as f64);
             Some(format!("{} ({})", units::memory(bytes), units::share(bytes / whole.max(1.0))))
         }
     };
-    Columns::of("Arm", |(arm, _): &(usize, [u64; 4])| report.arms[*arm].name.clone())
-        .figure("Anonymous memory", |(_, parts)| whole(Some(parts.iter().sum())))
+    let read = arms.filter_map(|(arm, name, control, split)| Some((arm, name, control, split?.parts())));
+    Columns::of("Arm", |(_, name, ..): &(usize, &str, bool, [u64; 4])| (*name).to_owned())
+        .figure("Anonymous memory", |(.., parts)| whole(Some(parts.iter().sum())))
         .figure("In use", part(0))
         .figure("Free in pages in use", part(1))
         .figure("Kept free", part(2))
         .figure("Stacks and other", part(3))
-        .table_of_arms(report.ranking().into_iter().filter_map(split), |(arm, _)| emphasis(report, *arm))
+        .table_of_arms(read, |(arm, _, control, _)| {
+            (Some(*arm), if *control { Emphasis::Control } else { Emphasis::None })
+        })
 }
 
 /// What ran, in the order given: as proved in the processes, or what lists claim.

@@ -1,16 +1,18 @@
 //! `heaptrial trial look`: an analysis of a running trial at a time fixed in advance.
 
 use clap::Args;
+use heaptrial_allocator::memory_split;
 use heaptrial_change::{read_prepared, read_state};
 use heaptrial_evaluate::analysis::{Decision, FindingKind};
 use heaptrial_evaluate::judgement::look::{self, Gaps, LookState};
 use heaptrial_evaluate::judgement::{Options, Rows};
-use heaptrial_host::Instant;
-use heaptrial_model::{ErrorClass, TrialKind, units};
+use heaptrial_host::{HostRoot, Instant, Process, ServiceProcesses};
+use heaptrial_model::{ErrorClass, MemorySplit, TrialKind, units};
 use heaptrial_report::{Document, LookReport};
-use heaptrial_store::{Store, TrialRecord};
+use heaptrial_store::{LifeRecord, Store, TrialRecord};
 
 use crate::answer::Answer;
+use crate::commands::explain::announce;
 use crate::commands::host::{Host, NameOptions};
 use crate::exit::Failure;
 use crate::options::{GlobalOptions, command};
@@ -18,9 +20,9 @@ use crate::output::some;
 
 /// Analyse a running trial at a look that its plan fixed in advance
 ///
-/// Takes every planned look that is due and was not taken yet, on the data up to its planned time, and records it.
-/// Without one that is due it prints the last one that was taken again. Looks count from when the last service had its
-/// treatment.
+/// Takes every planned look that is due and was not taken yet, on the data up to its planned time, and records it. It
+/// also reads where the memory is of one running service of each arm on this host, as `heaptrial explain` does. Without
+/// a look that is due it prints the last one again. Looks count from when the last service had its treatment.
 ///
 /// An arm differs from the control where its p-value, adjusted for the number of arms (Holm), is at most the error
 /// that this look may make; the errors of all looks add up to 5% (Lan and DeMets).
@@ -73,6 +75,7 @@ pub fn run(options: &LookOptions, global: &GlobalOptions) -> Result<Answer, Fail
         LookState::Due(numbers) => {
             drop(store);
             let mut store = Store::open_for_writing(&host.database)?;
+            read_splits(&mut store, &trial)?;
             let take = |number: &u32| take(&mut store, &trial, *number, now_us, gaps);
             answer(&numbers.iter().map(take).collect::<Result<Vec<_>, _>>()?, global)
         }
@@ -101,6 +104,36 @@ fn why_not(name: &str, state: LookState) -> String {
         ),
         LookState::Taken { .. } | LookState::Due(_) => String::new(),
     }
+}
+
+/// Reads where the memory is of the service with the median of each arm that runs here, and records it.
+fn read_splits(store: &mut Store, trial: &TrialRecord) -> Result<(), Failure> {
+    let root = HostRoot::default();
+    let rows = Rows::read(store, trial.id)?;
+    let latest = store.latest(trial.id)?;
+    for arm in &rows.arms {
+        let mut running: Vec<(u64, &LifeRecord)> = rows
+            .services
+            .iter()
+            .filter(|service| service.arm_id == arm.id)
+            .filter_map(|service| {
+                let latest = latest.iter().find(|latest| latest.service_id == service.id)?;
+                let life = rows.lives.iter().find(|life| life.id == latest.life_id)?;
+                let key = life.key.as_ref()?;
+                let runs = Process::new(&root, key.pid).life_key().is_ok_and(|found| found == *key);
+                (runs && life.counts()).then_some((latest.rss_bytes?, life))
+            })
+            .collect();
+        running.sort_by_key(|(bytes, _)| *bytes);
+        let Some((bytes, life)) = running.get(running.len() / 2) else { continue };
+        let Some(key) = &life.key else { continue };
+        announce(key.pid, *bytes);
+        if let Some(split) = memory_split(&root, ServiceProcesses::below(key.pid), &[]) {
+            let named = MemorySplit::OBSERVATIONS.into_iter().zip(split.parts().map(|bytes| bytes as f64));
+            store.observe(life.id, &named.collect::<Vec<_>>())?;
+        }
+    }
+    Ok(())
 }
 
 /// A look on a part of the hosts spends the error of one on all.
