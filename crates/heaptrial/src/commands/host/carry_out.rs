@@ -74,45 +74,42 @@ impl Host<'_> {
     }
 }
 
-/// What was done with the services of a trial or a rollout.
-pub struct Done<'d> {
-    pub kind: &'d str,
-    pub name: &'d str,
-    pub action: &'d str,
-    /// What is true of so many services when the run is complete.
-    pub complete: String,
-    /// What continues or undoes it.
-    pub next: String,
-}
+/// Continues or undoes what was not finished, unless something else does.
+pub const SAME_COMMAND: &str = "the same command continues";
 
-impl Done<'_> {
-    pub fn answer(&self, outcome: &Outcome) -> Answer {
-        let Self { kind, name, action, complete, next } = self;
-        let document = json!({
-            *kind: name,
-            "action": action,
-            "done": outcome.done,
-            "failed": with_reasons(&outcome.failed),
-            "given_up": with_reasons(&outcome.given_up),
-            "not_put_back": with_reasons(&outcome.stuck),
-            "remaining": outcome.remaining,
-            "stopped": outcome.stopped,
-        });
-        let mut text = match outcome.is_complete() {
-            true => format!("{kind} {name}: {complete}\n"),
-            false => format!("{kind} {name}: {}\n", incomplete(outcome)),
-        };
-        for (service, why) in &outcome.given_up {
-            text += &format!("{service} was given up ({why}); it may still run the treatment\n");
-        }
-        if !outcome.is_complete() {
-            text += &format!("{next}\n");
-        }
-        if let (true, [(service, _), ..]) = (*action == "revert", outcome.stuck.as_slice()) {
-            text += &format!("--without {service} gives a service up and leaves it as it is\n");
-        }
-        Answer::new(document, text).unless(outcome.is_complete())
+/// What was done with the services of a trial or a rollout: `complete` is true of so many when the run is complete, and `next`
+/// continues or undoes it.
+pub fn done(
+    (kind, name): (&str, &str),
+    action: &str,
+    outcome: &Outcome,
+    complete: &str,
+    next: &str,
+) -> Answer {
+    let document = json!({
+        kind: name,
+        "action": action,
+        "done": outcome.done,
+        "failed": with_reasons(&outcome.failed),
+        "given_up": with_reasons(&outcome.given_up),
+        "not_put_back": with_reasons(&outcome.stuck),
+        "remaining": outcome.remaining,
+        "stopped": outcome.stopped,
+    });
+    let mut text = match outcome.is_complete() {
+        true => format!("{kind} {name}: {complete}\n"),
+        false => format!("{kind} {name}: {}\n", incomplete(outcome)),
+    };
+    for (service, why) in &outcome.given_up {
+        text += &format!("{service} was given up ({why}); it may still run the treatment\n");
     }
+    if !outcome.is_complete() {
+        text += &format!("{next}\n");
+    }
+    if let ("revert", [(service, _), ..]) = (action, outcome.stuck.as_slice()) {
+        text += &format!("--without {service} gives a service up and leaves it as it is\n");
+    }
+    Answer::new(document, text).unless(outcome.is_complete())
 }
 
 fn incomplete(outcome: &Outcome) -> String {

@@ -14,7 +14,7 @@ use super::observe::Watcher;
 use super::run;
 use super::start::record;
 use crate::answer::Answer;
-use crate::commands::host::carry_out::{Done, RevertOptions, would_put_back};
+use crate::commands::host::carry_out::{RevertOptions, SAME_COMMAND, done, would_put_back};
 use crate::commands::host::events::EventLog;
 use crate::commands::host::record::is_over;
 use crate::commands::host::{Consent, Host, NameOptions, interrupt};
@@ -148,14 +148,8 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Ans
             Outcome { done: changed.len() - left, remaining: left - stuck.len(), stuck, ..Outcome::default() }
         }
     };
-    let done = Done {
-        kind: "rollout",
-        name,
-        action: "revert",
-        complete: format!("{} as before the rollout", units::counted(outcome.done, "service")),
-        next: "the same command continues".to_owned(),
-    };
-    Ok(done.answer(&outcome).unless(is_ended))
+    let complete = format!("{} as before the rollout", units::counted(outcome.done, "service"));
+    Ok(done(("rollout", name), "revert", &outcome, &complete, SAME_COMMAND).unless(is_ended))
 }
 
 fn one_wave(

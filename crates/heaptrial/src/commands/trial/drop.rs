@@ -9,7 +9,7 @@ use heaptrial_model::{KnownEvent, ServiceName, units};
 use heaptrial_store::Store;
 
 use crate::answer::Answer;
-use crate::commands::host::carry_out::{Done, would_put_back};
+use crate::commands::host::carry_out::{SAME_COMMAND, done, would_put_back};
 use crate::commands::host::events::EventLog;
 use crate::commands::host::record::running;
 use crate::commands::host::{Consent, Host, NameOptions, interrupt, interrupted};
@@ -58,14 +58,8 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<Answer, Fail
     let arm = services.iter().find(|own| own.service == *service).map_or("", |own| own.arm.as_str());
     let left = services.iter().filter(|own| own.arm == arm && !trial.state().dropped.contains(&own.service));
     let left = units::counted(left.count(), "service");
-    let done = Done {
-        kind: "trial",
-        name,
-        action: "drop",
-        complete: format!("{service} is as before and out of the trial; {left} of arm {arm} are left"),
-        next: "the same command continues".to_owned(),
-    };
-    Ok(done.answer(&outcome))
+    let complete = format!("{service} is as before and out of the trial; {left} of arm {arm} are left");
+    Ok(done(("trial", name), "drop", &outcome, &complete, SAME_COMMAND))
 }
 
 /// A second attempt leaves the first one's moment as it is.

@@ -12,7 +12,7 @@ use heaptrial_model::{DrawnPlan, ServiceName, TrialKind, units};
 
 use crate::answer::Answer;
 use crate::commands::allocators::SourceOptions;
-use crate::commands::host::carry_out::Done;
+use crate::commands::host::carry_out::done;
 use crate::commands::host::events::EventLog;
 use crate::commands::host::obtain::obtain;
 use crate::commands::host::{Consent, Host, NameOptions, interrupt, interrupted};
@@ -93,22 +93,12 @@ fn carry_out(host: &Host<'_>, trial: &mut Trial<'_>, action: &str) -> Result<Ans
     let mut log = EventLog::new(&host.database, trial.prepared(), trial.prepared().services.len());
     let outcome = trial.start(&mut log, &|| interrupted(&interrupt))?;
     log.record_committed(trial.state());
-    let done = Done {
-        kind: "trial",
-        name: &name,
-        action,
-        complete: format!(
-            "{} run what their arms want; {} shows how it goes",
-            units::counted(outcome.done, "service"),
-            command(format_args!("trial status {name}"))
-        ),
-        next: format!(
-            "{} continues; {} puts everything back",
-            command(format_args!("trial resume {name}")),
-            command(format_args!("trial stop {name} --revert"))
-        ),
-    };
-    Ok(done.answer(&outcome))
+    let count = units::counted(outcome.done, "service");
+    let status = command(format_args!("trial status {name}"));
+    let complete = format!("{count} run what their arms want; {status} shows how it goes");
+    let [resume, stop] = [format!("trial resume {name}"), format!("trial stop {name} --revert")].map(command);
+    let next = format!("{resume} continues; {stop} puts everything back");
+    Ok(done(("trial", &name), action, &outcome, &complete, &next))
 }
 
 /// Refuses a name that a trial of this host has.

@@ -8,7 +8,7 @@ use heaptrial_model::{ServiceName, units};
 use serde_json::json;
 
 use crate::answer::Answer;
-use crate::commands::host::carry_out::{Done, RevertOptions, changed, would_put_back};
+use crate::commands::host::carry_out::{RevertOptions, SAME_COMMAND, changed, done, would_put_back};
 use crate::commands::host::events::EventLog;
 use crate::commands::host::{Consent, Host, NameOptions, interrupt, interrupted};
 use crate::exit::Failure;
@@ -61,14 +61,8 @@ pub fn stop(options: &StopOptions, global: &GlobalOptions) -> Result<Answer, Fai
     options.how.check(&prepared)?;
     let is_ended = host.end_record(&prepared);
     let outcome = host.revert(&mut trial, &options.how)?;
-    let done = Done {
-        kind: "trial",
-        name,
-        action: "revert",
-        complete: format!("{} put back, as before the trial", units::counted(outcome.done, "service")),
-        next: "the same command continues".to_owned(),
-    };
-    Ok(done.answer(&outcome).unless(is_ended))
+    let complete = format!("{} put back, as before the trial", units::counted(outcome.done, "service"));
+    Ok(done(("trial", name), "revert", &outcome, &complete, SAME_COMMAND).unless(is_ended))
 }
 
 fn ended(name: &str, state: &TrialState) -> Answer {
@@ -104,12 +98,6 @@ pub fn recover(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, 
     let interrupt = interrupt()?;
     let outcome = trial.recover(&mut log, &|| interrupted(&interrupt))?;
     let kind = trial.prepared().owner.kind.clone();
-    let done = Done {
-        kind: &kind,
-        name,
-        action: "recover",
-        complete: "nothing is left in the middle".to_owned(),
-        next: "the timer continues".to_owned(),
-    };
-    Ok(done.answer(&outcome))
+    let complete = "nothing is left in the middle";
+    Ok(done((&kind, name), "recover", &outcome, complete, "the timer continues"))
 }
