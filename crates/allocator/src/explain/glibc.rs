@@ -18,8 +18,8 @@ const BINS_AT: [u64; 2] = [BEHIND_FASTBINS, 24];
 const BEHIND_FASTBINS: u64 = 112;
 /// `bins` of an arena has as many words.
 const BINS: u64 = 254;
-/// An empty bin points to itself. So many of them are no accident.
-const EMPTY_BINS: u64 = 8;
+/// A bin is a ring of chunks, or points to itself. So many of them are no accident.
+const RINGS: u64 = 8;
 const MOST_ARENAS: usize = 1 << 16;
 /// From the bins of an arena to the word that links it with the next one, and to the bytes that it got from the system.
 const NEXT: u64 = BINS * 8 + 16;
@@ -209,14 +209,14 @@ impl<'m> Walker<'m> {
     }
 
     fn are_bins(&mut self, bins: u64) -> Result<bool, HostError> {
-        let mut empty = 0;
+        let mut rings = 0;
         for pair in (0..BINS).step_by(2) {
             let own = bins + pair * 8 - TOP;
-            if self.word(bins + pair * 8)? == Some(own) && self.word(bins + pair * 8 + 8)? == Some(own) {
-                empty += 1;
-                if empty == EMPTY_BINS {
-                    return Ok(true);
-                }
+            let (Some(first), Some(last)) = (self.word(own + 16)?, self.word(own + 24)?) else { continue };
+            let back = (self.link(first.wrapping_add(24))?, self.link(last.wrapping_add(16))?);
+            rings += u64::from(back == (Some(own), Some(own)));
+            if rings == RINGS {
+                return Ok(true);
             }
         }
         Ok(false)

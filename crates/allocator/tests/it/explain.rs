@@ -84,6 +84,7 @@ fn what_is_in_use_and_what_is_kept_is_what_the_program_did() {
             ("1", "8 1000 20000 half"),
             ("64", "8 200 60000 page"),
             ("64", "4 1000000 40 half"),
+            ("1", "1 130000 6000 mixed"),
         ] {
             let running = Running::with(&program, case, ("MALLOC_ARENA_MAX", arenas));
             let explained = running.explained();
