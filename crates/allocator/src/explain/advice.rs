@@ -53,7 +53,11 @@ pub(super) fn advice(explanation: &Explanation) -> Vec<Advice> {
         ("in_use", split.in_use_bytes),
         ("other", explanation.other_bytes),
         ("kept_at_ends", split.kept_at_ends_bytes),
-        ("kept_between", split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes)),
+        ("kept_in_large", split.kept_in_large_bytes),
+        (
+            "kept_in_small",
+            split.kept_free_bytes.saturating_sub(split.kept_at_ends_bytes + split.kept_in_large_bytes),
+        ),
         ("free_in_pages", split.free_in_pages_bytes),
         ("unused", split.kept_free_bytes + split.free_in_pages_bytes),
         ("anon", anon),

@@ -9,6 +9,8 @@ use heaptrial_host::{HostError, Mapping, PAGE, PageMap, ProcessMemory};
 use super::tally::{Kind, Sums, Tally};
 use super::window::{PAGES_IN_A_ROW, Window};
 
+/// The usual `mmap_threshold`: larger blocks can be mappings of their own.
+const LARGE: u64 = 128 << 10;
 /// `HEAP_MAX_SIZE`: heaps of other arenas than the main one begin at multiples of it.
 const HEAP: u64 = 64 << 20;
 /// `sizeof(heap_info)` before 2.35 and from then on: an arena begins behind it.
@@ -74,6 +76,8 @@ pub(super) struct Arena {
     pub(super) sums: Sums,
     /// Free bytes of its end, resident.
     pub(super) top: u64,
+    /// Whole free pages of large free blocks elsewhere, resident.
+    pub(super) large: u64,
     pub(super) cached: u64,
     pub(super) parsed: u64,
     pub(super) not_parsed: u64,
@@ -347,6 +351,10 @@ impl<'m> Walker<'m> {
             if after & PREVIOUS_IN_USE == 0 {
                 tally.add(&mut self.pages, at, next.min(at + NOTES), Kind::Note)?;
                 tally.add(&mut self.pages, next.min(at + NOTES), next, Kind::Free)?;
+                if size >= LARGE {
+                    let (first, end) = ((at + NOTES).next_multiple_of(PAGE), next / PAGE * PAGE);
+                    arena.large += self.pages.resident_bytes(first, end)?;
+                }
             } else {
                 tally.add(&mut self.pages, at, next, Kind::Used)?;
                 if caches.len() < MOST_CACHES && self.may_be_cache(at, size)? {
@@ -475,6 +483,7 @@ impl std::ops::AddAssign for Arena {
     fn add_assign(&mut self, other: Self) {
         self.sums += other.sums;
         self.top += other.top;
+        self.large += other.large;
         self.cached += other.cached;
         self.parsed += other.parsed;
         self.not_parsed += other.not_parsed;

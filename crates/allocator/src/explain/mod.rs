@@ -52,6 +52,8 @@ pub struct Split {
     pub kept_free_bytes: u64,
     /// Of those, at the ends of arenas.
     pub kept_at_ends_bytes: u64,
+    /// Of those, elsewhere in free blocks of 128 KiB or more.
+    pub kept_in_large_bytes: u64,
     /// Free bytes in pages that hold something else as well.
     pub free_in_pages_bytes: u64,
     /// Of those, in caches of threads and fast bins.
@@ -196,6 +198,7 @@ impl Split {
             split.in_use_bytes += arena.sums.in_use;
             split.kept_free_bytes += arena.sums.kept_free;
             split.kept_at_ends_bytes += arena.top;
+            split.kept_in_large_bytes += arena.large;
             split.free_in_pages_bytes += arena.sums.free_in_pages;
             split.cached_bytes += arena.cached;
             parsed += arena.parsed;

@@ -104,6 +104,9 @@ fn what_is_in_use_and_what_is_kept_is_what_the_program_did() {
             let untouched = u64::from(split.arenas) * (132 << 10);
             let found_free = split.kept_free_bytes + split.free_in_pages_bytes - split.cached_bytes;
             near(&format!("{case}: free by malloc_info"), found_free, free, untouched);
+            // Blocks of 130,000 bytes are below the usual mmap_threshold.
+            let is_large = split.kept_in_large_bytes * 2 > split.kept_free_bytes;
+            assert_eq!(is_large, case.contains("1000000"), "{case}: {split:?}");
         }
     }
 }

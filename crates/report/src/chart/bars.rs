@@ -103,7 +103,7 @@ pub(super) fn split(canvas: Canvas<'_>) -> Option<Chart> {
     let (mut plot, x) = rows(canvas, &arms, (highest as f64, "anonymous memory"), 120.0);
     let mut at = plot.left;
     for (name, opacity) in PARTS {
-        plot.push(rectangle("f", (at, 6.0), 12.0, 12.0).attribute("opacity", &opacity.to_string()));
+        plot.push(rectangle("part", (at, 6.0), 12.0, 12.0).attribute("opacity", &opacity.to_string()));
         plot.push(text("small quiet", (at + 17.0, 16.0), name));
         at += 34.0 + text_width(name, 11.0);
     }
