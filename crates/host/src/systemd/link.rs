@@ -1,12 +1,13 @@
 //! One connection to systemd: replies, properties and results of jobs. Whoever loses it needs another one.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use heaptrial_model::ServiceName;
 use zbus::Message;
 use zbus::zvariant::{ObjectPath, Value};
 
-use super::bus::{self, Bus};
+use super::bus::Bus;
 use super::jobs::JobWatch;
 use super::properties::Properties;
 use super::{Job, SystemdError, Unit, name};
@@ -69,33 +70,23 @@ impl Link {
     /// Units with all facts, in the order of their names.
     pub(super) fn units(&self, names: &[ServiceName]) -> Vec<Result<Unit, SystemdError>> {
         let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
-        let of_unit: Vec<(&str, &str, &str)> =
-            paths.iter().flat_map(|path| FACTS_OF_UNIT.map(|name| (path.as_str(), UNIT, name))).collect();
-        let of_unit = self.bus.single_properties(&of_unit);
         let of_service = self.bus.all_properties(&paths, SERVICE);
-        let mut of_unit = of_unit.into_iter();
-        let unit = |(of_service, name): (zbus::Result<Message>, &ServiceName)| {
-            let own: Vec<zbus::Result<Message>> = of_unit.by_ref().take(FACTS_OF_UNIT.len()).collect();
-            let own: Vec<_> = own.into_iter().collect::<zbus::Result<_>>()?;
-            let own: Vec<_> = own.iter().map(Message::body).collect();
-            let body = of_service?.body();
-            let mut properties = bus::properties(&body)?;
-            for (name, body) in FACTS_OF_UNIT.iter().zip(&own) {
-                properties.insert(name, body.deserialize()?);
-            }
+        let of_service: HashMap<_, _> = names.iter().zip(of_service).collect();
+        let of_unit = |_: &ServiceName| FACTS_OF_UNIT.map(|name| (UNIT, name)).to_vec();
+        self.some_properties(names, of_unit, |Properties(of_unit), name| {
+            let body = of_service[name].clone()?.body();
+            let mut properties: HashMap<&str, Value<'_>> = body.deserialize()?;
+            properties.extend(of_unit);
             Ok(Properties(properties).unit(name, self.scope))
-        };
-        let replies: Vec<_> = of_service.into_iter().zip(names).map(unit).collect();
-        let doing = |name| format!("reading the properties of {name}");
-        let units = replies.into_iter().zip(names);
-        units.map(|(unit, name)| unit.map_err(|error| self.bus.error(&doing(name), error))).collect()
+        })
     }
 
+    /// What is read from some properties of units, in the order of their names.
     pub(super) fn some_properties<T>(
         &self,
         names: &[ServiceName],
         wanted: impl Fn(&ServiceName) -> Vec<Property>,
-        read: impl Fn(&Properties<'_>, &ServiceName) -> T,
+        mut read: impl FnMut(Properties<'_>, &ServiceName) -> zbus::Result<T>,
     ) -> Vec<Result<T, SystemdError>> {
         let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
         let wanted: Vec<Vec<(&str, &str, &str)>> = paths
@@ -106,20 +97,18 @@ impl Link {
             })
             .collect();
         let mut replies = self.bus.single_properties(&wanted.concat()).into_iter();
-        wanted
-            .iter()
-            .zip(names)
-            .map(|(wanted, name)| {
-                let bodies: zbus::Result<Vec<_>> =
-                    replies.by_ref().take(wanted.len()).map(|reply| Ok(reply?.body())).collect();
-                let read = bodies.and_then(|bodies| {
-                    let values: zbus::Result<Vec<Value<'_>>> =
-                        bodies.iter().map(|body| body.deserialize()).collect();
-                    let named = wanted.iter().map(|(_, _, name)| *name).zip(values?);
-                    Ok(read(&Properties(named.collect()), name))
-                });
-                read.map_err(|error| self.bus.error(&format!("reading the state of {name}"), error))
-            })
+        let mut one = |wanted: &[(&str, &str, &str)], name: &ServiceName| {
+            // All of them are taken, also where one is an error.
+            let replies: Vec<zbus::Result<Message>> = replies.by_ref().take(wanted.len()).collect();
+            let bodies: Vec<_> =
+                replies.into_iter().map(|reply| Ok(reply?.body())).collect::<zbus::Result<_>>()?;
+            let values = bodies.iter().map(|body| body.deserialize());
+            let values: Vec<Value<'_>> = values.collect::<zbus::Result<_>>()?;
+            read(Properties(wanted.iter().map(|(_, _, name)| *name).zip(values).collect()), name)
+        };
+        let doing = |name: &ServiceName| format!("reading the state of {name}");
+        let all = wanted.iter().zip(names);
+        all.map(|(wanted, name)| one(wanted, name).map_err(|error| self.bus.error(&doing(name), error)))
             .collect()
     }
 

@@ -101,6 +101,10 @@ pub struct Systemd {
 pub trait Manager {
     /// What changes about units, in the order of the names.
     fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
+    /// That of one.
+    fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
+        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(questions::no_answer(name)))
+    }
     /// What services' processes get from their units and drop-ins as loaded, in the order of the names.
     fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
     /// Reads all unit files again (`systemctl daemon-reload`).

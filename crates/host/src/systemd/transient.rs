@@ -12,7 +12,6 @@ use heaptrial_model::ServiceName;
 use rustix::pipe::{PipeFlags, pipe_with};
 use zbus::zvariant::{Fd, ObjectPath, Value};
 
-use super::bus;
 use super::link::{Link, SERVICE};
 use super::properties::{fields, texts};
 use super::{Job, SystemdError, UnitStatus, name};
@@ -58,7 +57,7 @@ impl Link {
         let failed = |error: zbus::Error| self.bus.error(&doing, error);
         let reply = self.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
         let body = reply.unwrap_or(Err(zbus::Error::InvalidReply)).map_err(failed)?.body();
-        let mut of_service = bus::properties(&body).map_err(failed)?;
+        let mut of_service: OfService<'_> = body.deserialize().map_err(failed)?;
         let (stdout, to_stdout) =
             pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error).into()))?;
         let (stderr, to_stderr) =
