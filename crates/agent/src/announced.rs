@@ -16,6 +16,7 @@ struct Record {
     wall_us: i64,
     what: String,
     service: Option<ServiceName>,
+    stage: Option<String>,
 }
 
 /// The times in which transactions were at work on services, in microseconds since 1970; [`i64::MAX`] ends one that is under way.
@@ -37,16 +38,17 @@ impl Announced {
         let mut opened_us = i64::MIN;
         let mut open: HashMap<ServiceName, i64> = HashMap::new();
         for record in journal.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
+            let stage = record.stage.as_deref();
             let Some(service) = record.service else {
-                match record.what.as_str() {
-                    "opened" => opened_us = record.wall_us,
-                    "ended" => open.clear(),
+                match (record.what.as_str(), stage) {
+                    ("opened", _) => opened_us = record.wall_us,
+                    ("ended", Some("stopped" | "reverted")) => open.clear(),
                     _ => {}
                 }
                 continue;
             };
-            match record.what.as_str() {
-                "committed" | "reverted" | "revert_failed" | "dropped" => {
+            match (record.what.as_str(), stage) {
+                ("committed" | "dropped", _) | ("revert", Some("reverted" | "revert_failed")) => {
                     let from_us = open.remove(&service).unwrap_or(opened_us);
                     self.0.entry(service).or_default().push(from_us..=record.wall_us);
                 }
@@ -73,7 +75,7 @@ mod tests {
 {"wall_us":150,"what":"committed","service":"a.service","life":{"boot_id":"b","pid":7,"start_ticks":5},"identity":null}
 {"wall_us":160,"what":"intent","service":"b.service","arm":"x","changes":[],"life":null}
 {"wall_us":300,"what":"opened","action":"revert"}
-{"wall_us":350,"what":"reverted","service":"a.service"}
+{"wall_us":350,"what":"revert","service":"a.service","stage":"reverted","why":null}
 {"wall_us":360,"what":"intent","serv"#;
 
     #[test]

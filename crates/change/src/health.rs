@@ -82,17 +82,9 @@ pub(crate) fn look(
     }
 }
 
-pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus, SystemdError> {
-    let nothing = || SystemdError::Call {
-        doing: format!("reading the state of {service}"),
-        said: "nothing".to_owned(),
-    };
-    host.manager.statuses(std::slice::from_ref(service)).pop().unwrap_or_else(|| Err(nothing()))
-}
-
 /// What runs of a service.
 pub(crate) fn running(host: Host<'_>, service: &ServiceName) -> Running {
-    let Ok(status) = status(host, service) else { return Running::Nothing };
+    let Ok(status) = host.manager.status(service) else { return Running::Nothing };
     match status.main_pid.and_then(|pid| host.programs.life(pid)) {
         Some(life) => Running::Life(life),
         None if status.is_stopped() => Running::Stopped,

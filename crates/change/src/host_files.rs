@@ -1,7 +1,7 @@
 //! What a transaction brings to the host beside its services' files: libraries, a copy of the program for the recovery
 //! timer, that timer, and the agent's unit.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use heaptrial_model::ServiceName;
@@ -9,7 +9,7 @@ use heaptrial_model::ServiceName;
 use crate::edges::Disk;
 use crate::edit;
 use crate::error::ChangeError;
-use crate::files::{self, FileError, FileState};
+use crate::files::{self, File, FileError, FileState};
 use crate::journal::{Change, Event};
 use crate::trial::{Trial, Witness};
 
@@ -21,22 +21,6 @@ pub(crate) const RECOVERY_STEM: &str = "heaptrial-recovery-";
 const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Files up to this size are kept, so that a message can show what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
-
-struct Installed {
-    path: PathBuf,
-    state: FileState,
-    bytes: Vec<u8>,
-}
-
-impl Installed {
-    fn text(path: PathBuf, text: &str) -> Self {
-        Self { path, state: FileState::readable(text.as_bytes()), bytes: text.as_bytes().to_vec() }
-    }
-
-    fn link(path: PathBuf, target: &str) -> Self {
-        Self { path, state: FileState::Link { target: target.into() }, bytes: Vec::new() }
-    }
-}
 
 impl Trial<'_> {
     /// Installs libraries, the agent's unit and the copy of the program; what is there already is left alone. Their
@@ -59,10 +43,10 @@ impl Trial<'_> {
         }
         let agent = self.prepared.agent.clone();
         if let Some(agent) = &agent {
-            files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
+            files.push(File::text(self.paths.unit(agent.name.as_str()), &agent.text));
             let target = self.paths.scope.target();
             let link = self.paths.unit(&format!("{target}.wants/{}", agent.name));
-            files.push(Installed::link(link, &format!("../{}", agent.name)));
+            files.push(File::link(link, &format!("../{}", agent.name)));
         }
         self.put_host_files(files)?;
         self.arm(witness)?;
@@ -106,7 +90,7 @@ impl Trial<'_> {
     }
 
     /// A timer that is there after each boot, and the unit that it starts.
-    fn recovery_timer(&self) -> Vec<Installed> {
+    fn recovery_timer(&self) -> Vec<File> {
         let (name, stem) = (&self.prepared.plan.name, self.recovery_stem());
         let words = [self.paths.scope.option(), &["trial", "recover", name]].concat().join(" ");
         let mut service = format!(
@@ -121,9 +105,9 @@ impl Trial<'_> {
         );
         let link = self.paths.unit(&format!("timers.target.wants/{stem}.timer"));
         vec![
-            Installed::text(self.paths.unit(&format!("{stem}.service")), &service),
-            Installed::text(self.paths.unit(&format!("{stem}.timer")), &timer),
-            Installed::link(link, &format!("../{stem}.timer")),
+            File::text(self.paths.unit(&format!("{stem}.service")), &service),
+            File::text(self.paths.unit(&format!("{stem}.timer")), &timer),
+            File::link(link, &format!("../{stem}.timer")),
         ]
     }
 
@@ -167,8 +151,9 @@ impl Trial<'_> {
         let is_made =
             |change: &Change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now));
         let given_up = self.state.given_up.iter().filter(|service| self.changes(service).iter().any(is_made));
-        let named: Vec<&Path> =
-            given_up.filter_map(|service| self.treatment(service)?.expected.object.as_deref()).collect();
+        let named: Vec<&Path> = given_up
+            .filter_map(|service| self.prepared.treatment(service)?.expected.object.as_deref())
+            .collect();
         // A package that was installed since may have brought the same file: it is the package's now.
         let is_left = |path: &Path| {
             used.contains(path) || named.contains(&path) || self.host.programs.is_packaged(path)
@@ -231,7 +216,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn put_host_files(&mut self, files: Vec<Installed>) -> Result<(), ChangeError> {
+    fn put_host_files(&mut self, files: Vec<File>) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         let mut changes = Vec::new();
         for file in &files {
@@ -259,19 +244,15 @@ impl Trial<'_> {
                 }
                 None => return Err(edit::foreign(&file.path, &before, &present)),
             }
-            if let FileState::File { .. } = before {
-                self.journal.save_original(&present)?;
-            }
             if matches!(file.state, FileState::File { .. }) && file.bytes.len() <= LARGEST_KEPT {
                 self.journal.save_original(&file.bytes)?;
             }
-            let made_folders = files::missing_folders(disk, &file.path);
-            changes.push(Change { path: file.path.clone(), before, after: file.state.clone(), made_folders });
+            changes.push(edit::planned(file, before, &present, &self.journal)?);
         }
         if changes.is_empty() {
             return Ok(());
         }
-        self.record(Event::HostIntent { changes: changes.clone() })?;
+        self.record(Event::Intent { service: None, arm: None, changes: changes.clone(), life: None })?;
         for change in &changes {
             let Some(file) = files.iter().find(|file| file.path == change.path) else { continue };
             edit::make_with(change, &file.bytes, &self.journal)?;
@@ -285,7 +266,7 @@ impl Trial<'_> {
         path: &Path,
         sha256: Option<&str>,
         mode: u32,
-    ) -> Result<Installed, ChangeError> {
+    ) -> Result<File, ChangeError> {
         let bytes = self.host.disk.read(source).map_err(FileError::new("reading", source))?;
         let found = files::digest(&bytes);
         if let Some(wanted) = sha256.filter(|wanted| *wanted != found) {
@@ -295,7 +276,7 @@ impl Trial<'_> {
             )));
         }
         let state = FileState::of_this_user(found, mode);
-        Ok(Installed { path: path.to_owned(), state, bytes })
+        Ok(File { path: path.to_owned(), state, bytes })
     }
 }
 

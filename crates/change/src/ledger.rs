@@ -11,10 +11,10 @@ use heaptrial_model::{ServiceName, units};
 
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
-use crate::files::{self, FileError, FileState};
+use crate::files::{self, File, FileError};
 use crate::journal::{self, Change, Event, Record, saved_original};
 use crate::prepared::Prepared;
-use crate::state::{Stage, TrialStage, TrialState};
+use crate::state::{TrialStage, TrialState};
 use crate::trial::{names, prepared_of};
 
 /// Names that a message has, of those that are alike.
@@ -48,14 +48,6 @@ pub struct Stray {
     pub service: ServiceName,
 }
 
-/// A file that an ended transaction left, with what was there before all of them.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Left {
-    pub(crate) path: PathBuf,
-    pub(crate) origin: FileState,
-    pub(crate) bytes: Vec<u8>,
-}
-
 /// A transaction of this host; of what cannot be read, why.
 #[derive(Debug)]
 struct Owner {
@@ -72,12 +64,6 @@ pub struct Ledger<'a> {
     disk: &'a dyn Disk,
     paths: Paths,
     owners: Vec<Owner>,
-}
-
-impl fmt::Debug for Ledger<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").field("owners", &self.owners).finish_non_exhaustive()
-    }
 }
 
 impl Ledger<'static> {
@@ -130,13 +116,13 @@ impl<'a> Ledger<'a> {
         services.iter().try_for_each(|service| self.left_on(service).map(drop))
     }
 
-    /// The files that ended transactions left on a service. One that somebody changed since is not among them.
-    pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
+    /// The files that ended transactions left on a service, as they were before all of them. One that somebody changed since
+    /// is not among them.
+    pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<File>, ChangeError> {
         let mut made: Vec<(&Change, &Path)> = Vec::new();
         for owner in self.owners.iter().filter(|owner| owner.services().contains(&service)) {
             let state = owner.state()?;
-            let Some(found) = state.services.get(service).filter(|found| found.stage != Stage::Reverted)
-            else {
+            let Some(found) = state.services.get(service).filter(|_| state.is_changed(service)) else {
                 continue;
             };
             if state.stage != TrialStage::Stopped {
@@ -149,17 +135,14 @@ impl<'a> Ledger<'a> {
         for path in paths {
             let mut open: Vec<(&Change, &Path)> =
                 made.iter().filter(|(change, _)| change.path == *path).copied().collect();
-            let mut origin = files::read(self.disk, path)?.0;
+            let mut state = files::read(self.disk, path)?.0;
             let mut bytes = None;
-            while let Some(at) = open.iter().position(|(change, _)| change.after.is_same(&origin)) {
+            while let Some(at) = open.iter().position(|(change, _)| change.after.is_same(&state)) {
                 let (change, folder) = open.swap_remove(at);
-                bytes = Some(match &change.before {
-                    FileState::File { sha256, .. } => saved_original(self.disk, folder, sha256)?,
-                    _ => Vec::new(),
-                });
-                origin = change.before.clone();
+                bytes = Some(saved_original(self.disk, folder, &change.before)?);
+                state = change.before.clone();
             }
-            left.extend(bytes.map(|bytes| Left { path: path.clone(), origin, bytes }));
+            left.extend(bytes.map(|bytes| File { path: path.clone(), state, bytes }));
         }
         Ok(left)
     }
@@ -175,7 +158,7 @@ impl<'a> Ledger<'a> {
         let mut used = BTreeSet::new();
         for owner in &self.owners {
             let state = owner.state()?;
-            if state.services.values().any(|service| service.stage != Stage::Reverted) {
+            if state.services.keys().any(|service| state.is_changed(service)) {
                 used.extend(state.host_changes.iter().map(|change| change.path.as_path()));
             }
         }
@@ -186,7 +169,7 @@ impl<'a> Ledger<'a> {
     pub fn made_folders(&self) -> Vec<PathBuf> {
         let records = self.owners.iter().filter_map(|owner| owner.records.as_ref().ok()).flatten();
         let changes = records.flat_map(|record| match &record.event {
-            Event::HostIntent { changes } | Event::Intent { changes, .. } => changes.as_slice(),
+            Event::Intent { changes, .. } => changes.as_slice(),
             _ => &[],
         });
         let is_unit_folder =
@@ -203,9 +186,7 @@ impl<'a> Ledger<'a> {
     pub fn taken_over_by(&self, name: &str) -> Option<&str> {
         let own = self.owners.iter().find(|owner| owner.name == name)?;
         let found = self.owners.iter().filter(|owner| owner.name != name).find(|owner| {
-            let holds = |service: &ServiceName| {
-                owner.state.services.get(service).is_some_and(|found| found.stage != Stage::Reverted)
-            };
+            let holds = |service: &ServiceName| owner.state.is_changed(service);
             let takes_over = owner.prepared.as_ref().is_ok_and(|prepared| prepared.owner.takes_over);
             takes_over && owner.began() > own.began() && own.state.services.keys().any(holds)
         });
@@ -255,7 +236,7 @@ impl Owner {
     /// bears a mark, and is not written over.
     fn services(&self) -> Vec<&ServiceName> {
         match &self.prepared {
-            Ok(prepared) => prepared.services.iter().map(|treatment| &treatment.service).collect(),
+            Ok(prepared) => prepared.names().collect(),
             Err(_) => self.state.services.keys().collect(),
         }
     }
@@ -307,6 +288,7 @@ pub(crate) fn timer_of(paths: &Paths, change: &Change) -> Option<ServiceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FileState;
 
     const SERVICE: &str = "tor@a.service";
 
@@ -323,10 +305,10 @@ mod tests {
             after: FileState::readable(after.as_bytes()),
             made_folders: Vec::new(),
         };
-        let (service, arm) = (SERVICE.parse().unwrap(), "a".to_owned());
+        let (service, arm) = (Some(SERVICE.parse().unwrap()), Some("a".to_owned()));
         journal.append(1, Event::Intent { service, arm, changes: vec![change], life: None }).unwrap();
         if ended {
-            journal.append(1, Event::Ended { reverted: false }).unwrap();
+            journal.append(1, Event::Ended { stage: TrialStage::Stopped, why: None }).unwrap();
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is done to one service and found out about it; each step can be repeated after a crash at any moment.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
@@ -10,11 +11,11 @@ use heaptrial_model::{Identity, LifeKey, ServiceName};
 use crate::edges::Disk;
 use crate::edit;
 use crate::error::{ChangeError, ServiceError};
-use crate::files::FileState;
+use crate::files::{File, FileState};
 use crate::health::{self, Health};
 use crate::journal::{Change, Event};
-use crate::ledger::{Left, timer_of};
-use crate::treatment::{Content, Desired, ServiceTreatment};
+use crate::ledger::timer_of;
+use crate::treatment::ServiceTreatment;
 use crate::trial::Trial;
 
 /// Starting or stopping a timer.
@@ -25,7 +26,9 @@ const MOST_ASKED: u32 = 4;
 
 impl Trial<'_> {
     fn planned(&self, service: &ServiceName) -> Result<&ServiceTreatment, ServiceError> {
-        self.treatment(service).ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
+        self.prepared
+            .treatment(service)
+            .ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
     }
 
     /// Announces the changes of a service's files and makes them; its next life will have the treatment.
@@ -36,8 +39,9 @@ impl Trial<'_> {
             return Err(ServiceError("it is stopped; start it, or leave it out, and go on".to_owned()));
         }
         let changes = self.plan_files(service)?;
-        let arm = self.planned(service)?.arm.clone();
-        self.record(Event::Intent { service: service.clone(), arm, changes, life: running.life() })?;
+        let (arm, name) = (self.planned(service)?.arm.clone(), service.clone());
+        let life = running.life();
+        self.record(Event::Intent { service: Some(name), arm: Some(arm), changes, life })?;
         for change in &self.changes(service) {
             edit::make(change, &self.journal)?;
             if change.after == FileState::Absent {
@@ -55,26 +59,22 @@ impl Trial<'_> {
 
     /// The changes of a service's files, with the bytes of before and after saved.
     fn plan_files(&self, service: &ServiceName) -> Result<Vec<Change>, ServiceError> {
-        let treatment = self.planned(service)?.clone();
-        let left = self.left_on(service)?;
-        let mut desired = treatment.files(&self.paths, self.mark());
-        for file in &left {
-            if desired.iter().all(|wanted| wanted.path != file.path) {
-                let content = Content::Origin { state: file.origin.clone(), bytes: file.bytes.clone() };
-                desired.push(Desired { path: file.path.clone(), content });
-            }
+        let treatment = self.planned(service)?;
+        let (left, mark) = (self.left_on(service)?, self.prepared.mark());
+        let left_at = |path: &Path| left.iter().find(|left| left.path == path);
+        let mut changes = Vec::new();
+        for file in treatment.files(&self.paths, &mark) {
+            changes.push(edit::plan(&file, left_at(&file.path).is_some(), &self.journal)?);
         }
-        let plan = |file: &Desired| {
-            let left = left.iter().find(|left| left.path == file.path);
-            Ok(edit::plan(file, left, self.mark(), &self.journal)?)
-        };
-        let changes: Vec<Change> = desired.iter().map(plan).collect::<Result<_, ServiceError>>()?;
-        let relay = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty());
-        for change in &changes {
-            if let (Some(relay), FileState::File { sha256, .. }) = (relay, &change.after)
-                && change.path == relay.torrc
-            {
-                self.host.programs.verify_torrc(relay, &self.journal.original(sha256)?)?;
+        if let Some(relay) = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty()) {
+            let left = left_at(&relay.torrc);
+            let change = edit::plan_torrc(&relay.torrc, &treatment.torrc, &mark, left, &self.journal)?;
+            self.host.programs.verify_torrc(relay, &self.journal.original(&change.after)?)?;
+            changes.push(change);
+        }
+        for file in &left {
+            if changes.iter().all(|change| change.path != file.path) {
+                changes.push(edit::plan(file, true, &self.journal)?);
             }
         }
         Ok(changes)
@@ -98,7 +98,7 @@ impl Trial<'_> {
     }
 
     /// What ended ones left on a service, where this one takes their place.
-    fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
+    fn left_on(&self, service: &ServiceName) -> Result<Vec<File>, ChangeError> {
         match self.prepared.owner.takes_over {
             true => self.others.left_on(service),
             false => Ok(Vec::new()),
@@ -137,8 +137,7 @@ impl Trial<'_> {
 
     /// Starts the timer that restarts a service, where its arm has one.
     pub(crate) fn start_timer(&self, service: &ServiceName) -> Result<(), ServiceError> {
-        let timer = self.treatment(service).and_then(|treatment| treatment.timer());
-        timer.map_or(Ok(()), |timer| self.start_timer_unit(timer))
+        self.planned(service)?.timer().map_or(Ok(()), |timer| self.start_timer_unit(timer))
     }
 
     fn start_timer_unit(&self, timer: ServiceName) -> Result<(), ServiceError> {
@@ -197,7 +196,7 @@ impl Trial<'_> {
     /// Whether a service does its work.
     pub(crate) fn health(&self, service: &ServiceName) -> Health {
         match self.planned(service) {
-            Ok(treatment) => health::look(self.host, treatment, health::status(self.host, service).as_ref()),
+            Ok(treatment) => health::look(self.host, treatment, self.host.manager.status(service).as_ref()),
             Err(why) => Health::Sick(why.to_string()),
         }
     }
@@ -207,7 +206,7 @@ impl Trial<'_> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
             return Ok(());
         }
-        let status = health::status(self.host, service).map_err(|error| error.to_string())?;
+        let status = self.host.manager.status(service).map_err(|error| error.to_string())?;
         Err(health::how_it_ended(&status))
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use heaptrial_model::{Identity, LifeKey, ServiceName};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ChangeError;
@@ -13,7 +13,7 @@ use crate::health::Running;
 use crate::journal::{Action, Change, Event, Record};
 
 /// How far a service has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Its files are about to change, or were changed; it is not yet proved.
@@ -47,7 +47,7 @@ pub struct ServiceState {
     pub committed_wall_us: Option<i64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialStage {
     Planned,
@@ -119,7 +119,7 @@ impl TrialState {
                     Action::Recover | Action::Drop | Action::Stop => {}
                 }
             }
-            Event::HostIntent { changes } => {
+            Event::Intent { service: None, changes, .. } => {
                 for change in changes {
                     let known = self.host_changes.iter_mut().find(|known| known.path == change.path);
                     match known {
@@ -134,9 +134,9 @@ impl TrialState {
                     }
                 }
             }
-            Event::Intent { service, arm, changes, life } => {
+            Event::Intent { service: Some(service), arm, changes, life } => {
                 let fresh = ServiceState {
-                    arm: arm.clone(),
+                    arm: arm.clone().unwrap_or_default(),
                     stage: Stage::Changing,
                     changes: changes.clone(),
                     life_before: life.clone(),
@@ -159,29 +159,26 @@ impl TrialState {
                     found.is_settled = true;
                 }
             }
-            Event::Reverting { service, why } => {
-                self.failures += u32::from(why.is_some());
-                self.to(service, Stage::Reverting, why.as_ref());
-            }
-            Event::Reverted { service } => {
-                self.to(service, Stage::Reverted, None);
+            Event::Revert { service, stage, why } => {
+                self.failures += u32::from(*stage == Stage::Reverting && why.is_some());
                 if let Some(found) = self.services.get_mut(service) {
-                    found.is_settled = true;
+                    found.stage = *stage;
+                    found.why = why.clone().or(found.why.take());
+                    found.is_settled |= *stage == Stage::Reverted;
                 }
             }
-            Event::RevertFailed { service, why } => self.to(service, Stage::RevertFailed, Some(why)),
             Event::Dropped { service, given_up } => {
                 self.dropped.insert(service.clone());
                 if *given_up {
                     self.given_up.insert(service.clone());
                 }
             }
-            Event::Started => self.stage = TrialStage::Running,
-            Event::Interrupted { why } => self.interrupted = Some(why.clone()),
-            Event::Ended { reverted: false } => self.stage = TrialStage::Stopped,
-            Event::Ended { reverted: true } => {
-                self.stage = TrialStage::Reverted;
-                self.host_changes.clear();
+            Event::Ended { stage, why } => {
+                self.stage = *stage;
+                self.interrupted.clone_from(why);
+                if *stage == TrialStage::Reverted {
+                    self.host_changes.clear();
+                }
             }
         }
     }
@@ -205,10 +202,19 @@ impl TrialState {
         in_flight.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether a revert comes to a service: something of it was changed, and nobody gave it up.
+    /// How far a service has come; `None` of one that was not changed yet.
+    pub fn stage_of(&self, service: &ServiceName) -> Option<Stage> {
+        Some(self.services.get(service)?.stage)
+    }
+
+    /// Whether something of a service was changed, and it is not as before again.
+    pub fn is_changed(&self, service: &ServiceName) -> bool {
+        self.stage_of(service).is_some_and(|stage| stage != Stage::Reverted)
+    }
+
+    /// Whether a revert comes to a service: it is changed, and nobody gave it up.
     pub(crate) fn is_to_revert(&self, service: &ServiceName) -> bool {
-        let changed = self.services.get(service).is_some_and(|found| found.stage != Stage::Reverted);
-        changed && !self.given_up.contains(service)
+        self.is_changed(service) && !self.given_up.contains(service)
     }
 
     /// Whether a service that does not run was stopped by somebody else, and stays so. Of one in the middle its treatment may be
@@ -230,18 +236,11 @@ impl TrialState {
 
     /// Whether a service has its treatment.
     pub fn is_committed(&self, service: &ServiceName) -> bool {
-        self.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+        self.stage_of(service) == Some(Stage::Committed)
     }
 
     /// How many services are at a stage.
     pub fn count(&self, stage: Stage) -> usize {
         self.services.values().filter(|state| state.stage == stage).count()
-    }
-
-    fn to(&mut self, service: &ServiceName, stage: Stage, why: Option<&String>) {
-        if let Some(found) = self.services.get_mut(service) {
-            found.stage = stage;
-            found.why = why.cloned().or(found.why.take());
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_model::ServiceName;
 use serde::Serialize;
 
 use crate::edges::{Disk, Host, ThisDisk};
@@ -16,8 +15,7 @@ use crate::ledger::{Ledger, free, some};
 use crate::lock::{Holder, Lock};
 use crate::prepared::Prepared;
 use crate::run::Notification;
-use crate::state::{Stage, TrialState};
-use crate::treatment::{Mark, ServiceTreatment};
+use crate::state::TrialState;
 
 /// Name of the frozen plan in a transaction's folder.
 const PREPARED: &str = "prepared.json";
@@ -25,13 +23,12 @@ const PREPARED: &str = "prepared.json";
 /// Hears what happens to services.
 pub trait Witness {
     /// Something happened; `prepared` has what each service was to get.
-    fn notify(&mut self, prepared: &Prepared, notification: &Notification);
+    fn notify(&mut self, prepared: &Prepared, notification: &Notification<'_>);
     /// Something that nobody asked for, and that a person should know.
     fn warning(&mut self, text: &str);
 }
 
 /// A trial on this host, locked against every other process that changes services.
-#[derive(Debug)]
 pub struct Trial<'a> {
     pub(crate) host: Host<'a>,
     pub(crate) paths: Paths,
@@ -52,9 +49,8 @@ impl<'a> Trial<'a> {
             return Err(ChangeError::Exists { name: prepared.plan.name.clone(), folder });
         }
         // Two operators may have planned with the same services.
-        let services = prepared.services.iter().map(|treatment| &treatment.service);
         let others = Ledger::read(host.disk, paths, &prepared.plan.name)?;
-        free(&others.claims(), services)?;
+        free(&others.claims(), prepared.names())?;
         freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, others, lock)
     }
@@ -142,18 +138,6 @@ impl<'a> Trial<'a> {
             witness.warning(&format!("{error}; going on, since what is on disk shows it"));
             self.state.apply(&Record { wall_us: 0, event });
         }
-    }
-
-    pub(crate) fn mark(&self) -> Mark<'_> {
-        Mark { trial: &self.prepared.plan.name, id: self.prepared.plan.id.as_str() }
-    }
-
-    pub(crate) fn treatment(&self, service: &ServiceName) -> Option<&ServiceTreatment> {
-        self.prepared.services.iter().find(|treatment| treatment.service == *service)
-    }
-
-    pub(crate) fn stage(&self, service: &ServiceName) -> Option<Stage> {
-        self.state.services.get(service).map(|state| state.stage)
     }
 
     /// Removes the folder of one that did nothing yet.
@@ -261,15 +245,12 @@ fn check_accounted(
     prepared: &Prepared,
     state: &TrialState,
 ) -> Result<(), ChangeError> {
-    let as_before = |service: &ServiceName| {
-        state.services.get(service).is_none_or(|found| found.stage == Stage::Reverted)
-    };
     let bears_mark = |path: &PathBuf| {
         let mark = disk.look(path).ok().and_then(|(_, bytes)| heaptrial_host::Mark::of(&bytes));
         mark.is_some_and(|mark| mark.id == prepared.plan.id.as_str())
     };
-    let services = prepared.services.iter().map(|treatment| &treatment.service);
-    let drop_ins = services.filter(|service| as_before(service)).map(|service| paths.drop_in(service));
+    let as_before = prepared.names().filter(|service| !state.is_changed(service));
+    let drop_ins = as_before.map(|service| paths.drop_in(service));
     let files: Vec<String> = drop_ins.filter(bears_mark).map(|path| path.display().to_string()).collect();
     if files.is_empty() {
         return Ok(());

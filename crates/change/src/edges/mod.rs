@@ -3,14 +3,13 @@
 //! [`Disk`], [`Manager`], [`Programs`] and [`Clock`] are as narrow as the steps need them. [`ThisHost`] is the host that
 //! the program runs on; the property test has one in memory, which loses what was not synced.
 
-mod clock;
 mod disk;
 mod programs;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_host::Scope;
@@ -21,7 +20,7 @@ use heaptrial_relay::Relay;
 
 pub use disk::ThisDisk;
 pub use programs::ThisHostsPrograms;
-pub(crate) use programs::{can_be_asked, in_force, is_program_begun};
+pub(crate) use programs::can_be_asked;
 
 use crate::error::ServiceError;
 use crate::files::FileState;
@@ -98,6 +97,21 @@ pub trait Clock {
     fn sleep(&self, time: Duration);
 }
 
+/// The clocks of the kernel.
+impl Clock for Instant {
+    fn now(&self) -> Duration {
+        self.elapsed()
+    }
+
+    fn wall_us(&self) -> i64 {
+        heaptrial_host::Instant::now().wall_us
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
 /// A host as the transaction sees it.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
@@ -107,30 +121,19 @@ pub struct Host<'a> {
     pub clock: &'a dyn Clock,
 }
 
-impl std::fmt::Debug for Host<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").finish_non_exhaustive()
-    }
-}
-
 /// The host that this program runs on.
 #[derive(Debug)]
 pub struct ThisHost {
     disk: ThisDisk,
     systemd: Systemd,
     programs: ThisHostsPrograms,
-    clock: clock::ThisClock,
+    clock: Instant,
 }
 
 impl ThisHost {
     /// Over a connection to its systemd.
     pub fn new(systemd: Systemd) -> Self {
-        Self {
-            disk: ThisDisk,
-            programs: ThisHostsPrograms::default(),
-            systemd,
-            clock: clock::ThisClock::default(),
-        }
+        Self { disk: ThisDisk, programs: ThisHostsPrograms::default(), systemd, clock: Instant::now() }
     }
 
     pub fn systemd(&self) -> &Systemd {

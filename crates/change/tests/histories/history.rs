@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use heaptrial_change::journal::{Action, Record};
 use heaptrial_change::{
-    ChangeError, FileState, LockError, Notification, Outcome, Prepared, Stage, Trial, TrialState, Witness,
+    ChangeError, FileState, Notification, Outcome, Prepared, Stage, Trial, TrialState, Witness,
 };
 use heaptrial_model::{Pace, ServiceName};
 
@@ -72,7 +72,7 @@ impl std::ops::AddAssign for Counts {
 struct Nobody;
 
 impl Witness for Nobody {
-    fn notify(&mut self, _prepared: &Prepared, _notification: &Notification) {}
+    fn notify(&mut self, _prepared: &Prepared, _notification: &Notification<'_>) {}
     fn warning(&mut self, _text: &str) {}
 }
 
@@ -95,7 +95,7 @@ pub fn others_beside_a_process(world: &World, actions: &[Action]) {
     }
     for action in actions {
         match Trial::open(world.host(), &paths(), NAME, *action) {
-            Err(ChangeError::Lock(LockError::Held { .. }) | ChangeError::Unknown { .. }) => {}
+            Err(ChangeError::Held { .. } | ChangeError::Unknown { .. }) => {}
             Err(error) => panic!("{action:?} beside a process: {error}"),
             Ok(_) => panic!("two processes have the lock"),
         }
@@ -320,7 +320,7 @@ impl History {
             Command::Drop => {
                 let mut trial = open(Action::Drop)?;
                 let first = trial.prepared().services[0].service.clone();
-                (trial.drop_service(&first, pace, witness, halt)?, trial)
+                (trial.drop_service(&first, witness, halt)?, trial)
             }
             Command::Recover => {
                 let mut trial = open(Action::Recover)?;
@@ -339,11 +339,11 @@ impl History {
                 trial.open_for_parts(witness)?;
                 let all: Vec<ServiceName> =
                     trial.prepared().services.iter().map(|treatment| treatment.service.clone()).collect();
-                trial.apply_to(&all[..1], pace, witness, halt)?;
+                trial.apply_to(&all[..1], witness, halt)?;
                 trial.put_back(&all[..1], pace, witness, halt)?;
                 let mut outcome = Outcome::default();
                 for part in [&all[..1], &all[1..]] {
-                    let of_part = trial.apply_to(part, pace, witness, halt)?;
+                    let of_part = trial.apply_to(part, witness, halt)?;
                     outcome.failed.extend(of_part.failed);
                     outcome.stuck.extend(of_part.stuck);
                     outcome.remaining += of_part.remaining;

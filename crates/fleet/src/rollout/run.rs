@@ -227,7 +227,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 Err(_) => Some("interrupted".to_owned()),
                 Ok(quiet) => quiet,
             };
-            let outcome = self.trial.apply_to(services, self.pace, self.witness, &halt)?;
+            let outcome = self.trial.apply_to(services, self.witness, &halt)?;
             if outcome.is_complete() {
                 return Ok(None);
             }

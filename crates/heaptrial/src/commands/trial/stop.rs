@@ -3,7 +3,7 @@
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{ChangeError, LockError, Trial, TrialStage, TrialState, read_state};
+use heaptrial_change::{ChangeError, Trial, TrialStage, TrialState, read_state};
 use heaptrial_model::{ServiceName, units};
 use serde_json::json;
 
@@ -97,7 +97,7 @@ pub fn recover(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, 
     let this = ThisHost::new(host.systemd()?);
     let mut trial = match Trial::open(this.host(), &host.paths, name, Action::Recover) {
         // It is still there.
-        Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(Answer::verbatim("")),
+        Err(ChangeError::Held { .. }) => return Ok(Answer::verbatim("")),
         opened => opened?,
     };
     let mut log = EventLog::new(&host.database, trial.prepared(), trial.state().in_flight().len());
