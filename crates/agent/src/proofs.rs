@@ -48,9 +48,8 @@ impl Agent {
             [] => None,
             names => self.manager.ask(|systemd| systemd.environments(names)),
         };
-        for environment in environments.iter().flatten() {
-            let of_it = |request: &&mut Request| request.name == environment.name;
-            if let Some(request) = requests.iter_mut().find(of_it) {
+        for (name, environment) in new.iter().zip(environments.iter().flatten()) {
+            if let Some(request) = requests.iter_mut().find(|request| request.name == *name) {
                 request.passed = Some(environment.variables());
                 let main = self.watched.get_mut(&request.name).and_then(|watched| watched.main.as_mut());
                 main.into_iter().for_each(|main| main.passed.clone_from(&request.passed));
@@ -61,23 +60,14 @@ impl Agent {
 
     /// Takes note of what was examined.
     pub(crate) fn take_answers(&mut self) {
-        for answer in self.examiner.answers() {
-            let is_current = self
-                .watched
-                .get(&answer.name)
-                .and_then(|watched| watched.main.as_ref())
-                .is_some_and(|main| main.key == answer.key);
-            if is_current {
-                self.take_answer(answer);
-            }
-        }
+        self.examiner.answers().into_iter().for_each(|answer| self.take_answer(answer));
     }
 
     fn take_answer(&mut self, answer: Answer) {
         let now = self.clock.now();
         let name = answer.name;
         let Some(watched) = self.watched.get_mut(&name) else { return };
-        let Some(main) = &mut watched.main else { return };
+        let Some(main) = watched.main.as_mut().filter(|main| main.key == answer.key) else { return };
         let before = main.proved().cloned();
         let age_us = now.boottime_us - main.started.boottime_us;
         let again = Proof::Due { at_us: now.boottime_us + RETRY_US };

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use heaptrial_allocator::Expected;
-use heaptrial_host::{Cgroup, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler};
+use heaptrial_host::{
+    CgroupReader, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler,
+};
 use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
 
 use crate::clock::{Moment, start_of};
@@ -122,7 +124,7 @@ impl Main {
         if is_early || process.life_key()? != key {
             return Err(HostError::Gone { pid });
         }
-        let oom_kills = sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let oom_kills = oom_kills(&sampler);
         let started = start_of(&key, now);
         Ok(Self {
             started,
@@ -177,7 +179,7 @@ impl Main {
         }
         let mut sample = self.sampler.read()?;
         // A group has what its ended processes took, too; systemd makes one for each run of a unit.
-        if let Some(of_group) = self.sampler.cpu_us_of_cgroup() {
+        if let Some(of_group) = self.sampler.cgroup().and_then(CgroupReader::cpu_us) {
             sample.cpu_us = of_group;
         }
         Ok(sample)
@@ -187,7 +189,7 @@ impl Main {
     /// the one, just about to end: only what was there at the tick before is of another process.
     pub(crate) fn survived_oom_kills(&mut self) -> bool {
         // A group that others are in as well counts theirs.
-        let kills = self.sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let kills = oom_kills(&self.sampler);
         let is_new = kills > self.oom_kills;
         let was_new = std::mem::replace(&mut self.oom_suspected, is_new);
         if is_new && was_new {
@@ -195,4 +197,8 @@ impl Main {
         }
         is_new && was_new
     }
+}
+
+fn oom_kills(sampler: &ServiceSampler) -> u64 {
+    sampler.cgroup().and_then(|reader| reader.cgroup().oom_kills()).unwrap_or(0)
 }

@@ -32,7 +32,7 @@ const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// A connection to the system bus, or to the bus of the user who runs this program.
 #[derive(Debug)]
 pub(super) struct Bus {
-    connection: Connection,
+    pub(super) connection: Connection,
     call_limit: Duration,
 }
 
@@ -58,10 +58,6 @@ impl Bus {
             Err(lost @ SystemdError::Lost { .. }) if Path::new(BOOTED).exists() => Err(lost),
             Err(error) => Err(unreached(error.to_string())),
         }
-    }
-
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
     }
 
     async fn call<B>(&self, path: &str, interface: &str, method: &str, body: &B) -> zbus::Result<Message>

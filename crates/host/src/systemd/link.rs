@@ -18,14 +18,12 @@ use crate::Scope;
 pub(super) struct Link {
     pub(super) bus: Bus,
     scope: Scope,
-    number: u64,
+    pub(super) number: u64,
     pub(super) jobs: JobWatch,
 }
 
 pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
 pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
-/// What a job does to those that are queued (systemctl(1), --job-mode).
-const REPLACE: &str = "replace";
 pub(super) type Property = (&'static str, &'static str);
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd has of a unit: after each
@@ -49,13 +47,9 @@ impl Link {
     pub(super) fn new(scope: Scope, call_limit: Duration, number: u64) -> Result<Self, SystemdError> {
         let bus = Bus::connect(scope, call_limit)?;
         let doing = "listening for results of jobs";
-        let jobs = JobWatch::begin(bus.connection()).map_err(|error| bus.error(doing, error))?;
+        let jobs = JobWatch::begin(&bus.connection).map_err(|error| bus.error(doing, error))?;
         bus.manager(doing, "Subscribe", &())?;
         Ok(Self { bus, scope, number, jobs })
-    }
-
-    pub(super) fn number(&self) -> u64 {
-        self.number
     }
 
     /// An error where results of jobs can no longer be heard over it.
@@ -112,11 +106,12 @@ impl Link {
             .collect()
     }
 
-    pub(super) fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
-        let doing = format!("{doing} {name}");
-        let reply = self.bus.manager(&doing, method, &(name.as_str(), REPLACE))?;
+    /// The job that the manager queued, by its reply.
+    pub(super) fn job(&self, doing: &str, reply: &Message, unit: &ServiceName) -> Result<Job, SystemdError> {
         let body = reply.body();
-        let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.error(&doing, error))?;
-        Ok(Job { path: path.as_str().to_owned(), unit: name.clone(), connection: self.number })
+        let path: ObjectPath<'_> = body.deserialize().map_err(|error| self.bus.error(doing, error))?;
+        // What is not the path of a job never gets a result.
+        let id = path.rsplit('/').next().and_then(|id| id.parse().ok()).unwrap_or_default();
+        Ok(Job { id, unit: unit.clone(), connection: self.number })
     }
 }

@@ -78,7 +78,7 @@ pub struct Matched {
 /// A job that was queued and may not have ended yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    pub path: String,
+    pub id: u32,
     pub unit: ServiceName,
     /// Number of the connection over which its end will be heard.
     pub connection: u64,
@@ -120,6 +120,8 @@ pub trait Manager {
 
 /// How long systemd may be away from the bus. It is back within a second, or much later on a host in need.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a job does to those that are queued (systemctl(1), --job-mode).
+const REPLACE: &str = "replace";
 /// Between two attempts to reach it.
 const RETRY_GAP: Duration = Duration::from_millis(100);
 
@@ -186,7 +188,7 @@ impl Systemd {
     fn renew(&self, lost: &Arc<Link>) {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&link, lost) {
-            if let Ok(new) = Link::new(self.scope, self.call_limit, lost.number() + 1) {
+            if let Ok(new) = Link::new(self.scope, self.call_limit, lost.number + 1) {
                 *link = Arc::new(new);
             }
         }
@@ -195,21 +197,14 @@ impl Systemd {
     fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
         // Before anything is queued this can be asked again.
         self.ask(Link::check_hears)?;
-        self.link().queue(method, doing, name)
-    }
-
-    /// Runs a command once where a service would run, in a transient unit that is gone afterwards.
-    pub fn run_like(
-        &self,
-        service: &ServiceName,
-        command: &TransientCommand<'_>,
-    ) -> Result<TransientEnd, SystemdError> {
-        self.link().run_like(service, command, |unit| self.status(unit))
+        let (link, doing) = (self.link(), format!("{doing} {name}"));
+        let reply = link.bus.manager(&doing, method, &(name.as_str(), REPLACE))?;
+        link.job(&doing, &reply, name)
     }
 
     fn of_job(&self, job: &Job) -> Result<Arc<Link>, SystemdError> {
         let link = self.link();
-        if job.connection == link.number() { Ok(link) } else { Err(jobs::disconnected(job)) }
+        if job.connection == link.number { Ok(link) } else { Err(jobs::disconnected(job)) }
     }
 }
 

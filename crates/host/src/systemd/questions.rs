@@ -111,7 +111,7 @@ impl Manager for Systemd {
             [of(UNIT, &["DropInPaths"]), of(SERVICE, &["Environment", "UnsetEnvironment"])].concat()
         };
         let environments = self.ask_each(|link| {
-            link.some_properties(names, wanted, |properties, name| Ok(properties.unit_environment(name)))
+            link.some_properties(names, wanted, |properties, _| Ok(properties.unit_environment()))
         });
         environments.into_iter().collect()
     }
