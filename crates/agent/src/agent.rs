@@ -1,18 +1,20 @@
 //! The loop: what is due, and waiting for what comes next.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_host::{HostFacts, HostRoot, Instant, SlowBudget};
 use heaptrial_model::ServiceName;
 use heaptrial_store::Store;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::clock::{Clock, micros};
-use crate::examine::Examiner;
+use crate::examine::{Examiner, examiner};
 use crate::ledger::Ledger;
-use crate::lock::AgentLock;
 use crate::manager::Manager;
 use crate::metrics::Metrics;
 use crate::relays::Relays;
@@ -49,7 +51,8 @@ pub struct Agent {
     pub(crate) clock: Clock,
     pub(crate) due: Due,
     pub(crate) data_version: Option<i64>,
-    _lock: AgentLock,
+    /// Keeps a second agent from writing the same ticks.
+    _lock: File,
 }
 
 #[derive(Debug, Default)]
@@ -66,7 +69,7 @@ impl Agent {
     /// Where systemd cannot be reached, that is tried again while it runs.
     pub fn new(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
-        let lock = AgentLock::take(&config)?;
+        let lock = lock(&config)?;
         let store = Store::create(&config.database)?;
         store.limit_cache(CACHE_KIB)?;
         let mut ledger = Ledger::new(store);
@@ -77,8 +80,8 @@ impl Agent {
         let metrics = config.metrics.as_ref().map(Metrics::serve).transpose()?;
         let now = Instant::now();
         Ok(Self {
-            examiner: Examiner::start(root.clone()).map_err(AgentError::system("start a thread"))?,
-            relays: Relays::start(root.clone()).map_err(AgentError::system("start a thread"))?,
+            examiner: examiner(root.clone())?,
+            relays: Relays::start(root.clone())?,
             ticking: Ticking::new(SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP), micros(config.interval)),
             due: Due { rollup_us: now.boottime_us + 60_000_000, ..Due::default() },
             manager: Manager::new(config.scope),
@@ -186,6 +189,27 @@ impl Agent {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waiting[0].revents().is_empty()),
             Err(error) => Err(AgentError::system("wait")(error.into())),
         }
+    }
+}
+
+/// Takes the lock beside the database.
+fn lock(config: &Config) -> Result<File, AgentError> {
+    let mut path = config.database.clone().into_os_string();
+    path.push(".agent-lock");
+    let path = PathBuf::from(path);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let doing = format!("make the folder {}", folder.display());
+        fs::create_dir_all(folder).map_err(AgentError::system(doing))?;
+    }
+    let file = File::create(&path).map_err(AgentError::system(format!("make {}", path.display())))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::Refused(format!(
+            "another agent samples into {} already (it holds {}); stop it first",
+            config.database.display(),
+            path.display()
+        ))),
+        Err(error) => Err(AgentError::system(format!("lock {}", path.display()))(error.into())),
     }
 }
 

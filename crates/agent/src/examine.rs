@@ -1,11 +1,13 @@
 //! Examining processes in a thread of its own: it takes tens of milliseconds, which a tick must not wait for.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use heaptrial_allocator::Identifier;
 use heaptrial_host::{HostRoot, Member, Process};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
+
+use crate::AgentError;
+use crate::worker::Worker;
 
 /// The files that a process has mapped with code in them: name, device, inode. While they are the same, so is the
 /// allocator.
@@ -40,36 +42,14 @@ pub(crate) enum Found {
     Gone,
 }
 
-#[derive(Debug)]
-pub(crate) struct Examiner {
-    requests: Sender<Request>,
-    answers: Receiver<Answer>,
-}
+pub(crate) type Examiner = Worker<Request, Answer>;
 
-impl Examiner {
-    pub(crate) fn start(root: HostRoot) -> std::io::Result<Self> {
-        let (requests, incoming) = channel::<Request>();
-        let (outgoing, answers) = channel();
-        std::thread::Builder::new().name("examiner".into()).spawn(move || {
-            for request in incoming {
-                let (found, replaced) = examine(&root, &request);
-                let answer = Answer { name: request.name, key: request.key, found, replaced };
-                if outgoing.send(answer).is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { requests, answers })
-    }
-
-    pub(crate) fn ask(&self, request: Request) {
-        // The thread ends only with this process.
-        let _ = self.requests.send(request);
-    }
-
-    pub(crate) fn answers(&self) -> Vec<Answer> {
-        self.answers.try_iter().collect()
-    }
+/// A thread that examines processes.
+pub(crate) fn examiner(root: HostRoot) -> Result<Examiner, AgentError> {
+    Worker::start("examiner", move |request: Request| {
+        let (found, replaced) = examine(&root, &request);
+        Answer { name: request.name, key: request.key, found, replaced }
+    })
 }
 
 fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {

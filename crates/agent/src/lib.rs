@@ -15,10 +15,8 @@ mod examine;
 mod host_trial;
 mod ledger;
 mod lives;
-mod lock;
 mod manager;
 mod metrics;
-mod own;
 mod proofs;
 mod relays;
 mod rollup;
@@ -30,6 +28,7 @@ mod trials;
 mod unit_file;
 mod unread;
 mod watched;
+mod worker;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,7 +37,7 @@ use heaptrial_host::Scope;
 
 pub use agent::Agent;
 pub use error::AgentError;
-pub use metrics::{MetricsAddress, MetricsAddressError};
+pub use metrics::MetricsAddress;
 pub use unit_file::{UNIT_FILE, UNIT_NAME, UnitOptions, unit_file};
 
 use heaptrial_model::ServicePattern;

@@ -1,8 +1,8 @@
 //! An agent on a database of its own, for tests; systemd may be there or not.
 
 use heaptrial_host::Instant;
-use heaptrial_model::{Arm, LifeKey, Metric, ServiceName, Treatment, TrialKind};
-use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial, TickInput};
+use heaptrial_model::{LifeKey, ServiceName, TrialKind};
+use heaptrial_store::{EventRecord, LifeRecord, NewService, TickInput};
 
 use crate::Config;
 use crate::agent::Agent;
@@ -27,21 +27,7 @@ impl Fixture {
 
     /// Begins a trial with the one service; gives the row ids of both.
     pub(crate) fn begin(&mut self, kind: TrialKind, start: Instant) -> (i64, i64) {
-        let trial = NewTrial {
-            name: kind.to_string(),
-            kind,
-            boot_id: self.agent.boot_id.clone(),
-            host_facts: serde_json::json!({}),
-            metric: Metric::Rss,
-            seed: 0,
-            repeats: 1,
-            planned_us: 0,
-            arms: vec![Arm { name: "arm".into(), control: true, treatment: Treatment::default() }],
-            parameters: serde_json::json!({ "started_boottime_us": start.boottime_us }),
-            command: String::new(),
-            tool_version: String::new(),
-            started_wall_us: start.wall_us,
-        };
+        let trial = self.agent.untreated_trial(&kind.to_string(), kind, start);
         let service = NewService {
             name: UNIT.into(),
             arm: 0,

@@ -15,26 +15,22 @@ use crate::AgentError;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsAddress(Listen);
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MetricsAddressError {
-    #[error("`{0}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
-    Syntax(String),
-    #[error(
-        "metrics are served without any access control, so only at a loopback address or a unix socket, not at {0}"
-    )]
-    NotLoopback(Listen),
-}
-
 impl FromStr for MetricsAddress {
-    type Err = MetricsAddressError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, MetricsAddressError> {
-        let listen = text.parse().map_err(|_| MetricsAddressError::Syntax(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || {
+            format!("`{text}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")
+        };
+        let listen: Listen = text.parse().map_err(|_| bad())?;
         match &listen {
             // The agent's unit has a folder of its own to start in.
-            Listen::Unix(path) if !path.is_absolute() => Err(MetricsAddressError::Syntax(text.to_owned())),
+            Listen::Unix(path) if !path.is_absolute() => Err(bad()),
             _ if listen.is_local() => Ok(Self(listen)),
-            _ => Err(MetricsAddressError::NotLoopback(listen)),
+            _ => Err(format!(
+                "metrics are served without any access control, so only at a loopback address or a unix socket, not at \
+                 {listen}"
+            )),
         }
     }
 }

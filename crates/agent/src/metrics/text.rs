@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use heaptrial_host::{Instant, TickCost};
+use heaptrial_host::{Instant, ProcessReader, TickCost};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::agent::Agent;
-use crate::own::{cpu_us, rss_bytes};
 use crate::watched::{Main, Seat, Watched};
 
 /// Name, help, and the value of each service that has one.
@@ -50,16 +50,21 @@ impl Agent {
                 add(&mut text, &format!("{name}{{{}}}", labels.join(",")), value);
             }
         }
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+        let own = ProcessReader::open(&self.root, std::process::id() as i32);
+        let own = own.and_then(|mut reader| reader.read());
+        let rss_bytes = own.map_or(0, |reading| reading.sample.rss_bytes);
         let unknown = seats.iter().filter(|(of, _)| !of.known).count();
         for (name, help, value) in [
-            ("cpu_seconds_total", "CPU time of the agent itself.", cpu_us() as f64 / 1e6),
+            ("cpu_seconds_total", "CPU time of the agent itself.", cpu_seconds),
             ("ticks_total", "Ticks since the agent started.", self.ticking.ticks as f64),
             (
                 "lost_ticks_total",
                 "Ticks that could not be written, once for each trial.",
                 self.ticking.lost as f64,
             ),
-            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes(&self.root) as f64),
+            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes as f64),
             ("tick_seconds", "What the last tick took.", cost.wall_us as f64 / 1e6),
             ("last_tick_timestamp_seconds", "When the last tick was.", now.wall_us as f64 / 1e6),
             (
