@@ -11,7 +11,7 @@ use crate::edit;
 use crate::error::ChangeError;
 use crate::files::{self, File, FileError, FileState};
 use crate::journal::{Change, Event};
-use crate::trial::{Trial, Witness};
+use crate::trial::Trial;
 
 /// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
 /// first time this long after it.
@@ -25,7 +25,7 @@ const LARGEST_KEPT: usize = 16_384;
 impl Trial<'_> {
     /// Installs libraries, the agent's unit and the copy of the program; what is there already is left alone. Their
     /// bytes are not saved with the journal: a run that continues another has them again.
-    pub(crate) fn install(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    pub(crate) fn install(&mut self) -> Result<(), ChangeError> {
         let own = self.host.programs.own_program();
         let own = own.map_err(FileError::new("finding the running program", Path::new("/proc/self/exe")))?;
         let mut files = Vec::new();
@@ -49,20 +49,20 @@ impl Trial<'_> {
             files.push(File::link(link, &format!("../{}", agent.name)));
         }
         self.put_host_files(files)?;
-        self.arm(witness)?;
+        self.arm()?;
         if let Some(agent) = agent {
             self.host.manager.reload()?;
             match self.start_unit(&agent.name, UNIT_PATIENCE) {
                 Ok(result) if result.is_done() => {}
-                Ok(result) => witness.warning(&format!("{} did not start: {}", agent.name, result.0)),
-                Err(error) => witness.warning(&error.to_string()),
+                Ok(result) => self.warn(&format!("{} did not start: {}", agent.name, result.0)),
+                Err(error) => self.warn(&error.to_string()),
             }
         }
         Ok(())
     }
 
     /// Arms the timer that takes over if this process does not come back.
-    pub(crate) fn arm(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    pub(crate) fn arm(&mut self) -> Result<(), ChangeError> {
         let stem = self.recovery_stem();
         let files = self.recovery_timer();
         self.put_host_files(files)?;
@@ -77,7 +77,7 @@ impl Trial<'_> {
             }
         };
         if !result.is_done() {
-            witness.warning(&format!(
+            self.warn(&format!(
                 "{timer} did not start ({}): nobody takes over if this process ends",
                 result.0
             ));
@@ -133,13 +133,13 @@ impl Trial<'_> {
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
-    pub(crate) fn undo_host_files(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    pub(crate) fn undo_host_files(&mut self) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         let program = self.paths.program();
         let mut used = match self.others.used_host_files() {
             Ok(used) => used,
             Err(error) => {
-                witness.warning(&format!("{error}; what that trial may use is left where it is"));
+                self.warn(&format!("{error}; what that trial may use is left where it is"));
                 self.state.host_changes.iter().map(|change| change.path.as_path()).collect()
             }
         };
@@ -164,7 +164,7 @@ impl Trial<'_> {
             |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));
         if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
             if let Err(error) = self.stop_unit(&agent, UNIT_PATIENCE) {
-                witness.warning(&error.to_string());
+                self.warn(&error.to_string());
             }
             self.forget_failure(&agent);
         }
@@ -176,12 +176,12 @@ impl Trial<'_> {
             .rev()
             .filter(|change| !is_timer(change))
             .partition(|change| change.path == program);
-        self.put_host_files_back(&first, witness)?;
+        self.put_host_files_back(&first)?;
         self.disarm()?;
-        self.put_host_files_back(&last, witness)?;
+        self.put_host_files_back(&last)?;
         // Others may have made folders that only this one's files were left in.
         if let Err(error) = files::remove_empty_folders(disk, &self.others.made_folders()) {
-            witness.warning(&error.to_string());
+            self.warn(&error.to_string());
         }
         Ok(self.host.manager.reload()?)
     }
@@ -191,7 +191,7 @@ impl Trial<'_> {
         let _ = self.host.manager.reset_failed(unit);
     }
 
-    fn put_host_files_back(&self, changes: &[&Change], witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    fn put_host_files_back(&mut self, changes: &[&Change]) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         for change in changes {
             if change.before != FileState::Absent || !self.paths.owns(&change.path) {
@@ -203,7 +203,7 @@ impl Trial<'_> {
             let is_own = change.path == self.paths.program() || present.is_same(&change.after);
             if !is_own && present != FileState::Absent {
                 let path = change.path.display();
-                witness.warning(&format!(
+                self.warn(&format!(
                     "{path} is not the file that was installed there: somebody replaced or changed it, and it is left; remove \
                      it if nobody needs it"
                 ));

@@ -27,7 +27,7 @@ use crate::health::{self, Running};
 use crate::journal::Event;
 use crate::restart::Restart;
 use crate::state::Stage;
-use crate::trial::{Trial, Witness};
+use crate::trial::Trial;
 
 /// Asked again and again whether no further service is to be restarted, and why.
 pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
@@ -80,7 +80,6 @@ impl Outcome {
 
 struct Run<'r, 'a> {
     trial: &'r mut Trial<'a>,
-    witness: &'r mut dyn Witness,
     halt: Halt<'r>,
     purpose: Purpose,
     pace: Pace,
@@ -99,12 +98,10 @@ impl Trial<'_> {
         purpose: Purpose,
         pace: Pace,
         queue: Vec<ServiceName>,
-        witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
         let run = Run {
             trial: self,
-            witness,
             halt,
             purpose,
             pace,
@@ -116,7 +113,7 @@ impl Trial<'_> {
         };
         let result = run.carry_out();
         if let Err(error) = &result {
-            self.cut_short(error.to_string(), witness);
+            self.cut_short(error.to_string());
         }
         result
     }
@@ -148,10 +145,6 @@ impl Run<'_, '_> {
         self.trial.host.clock.now()
     }
 
-    fn notify(&mut self, notification: &Notification<'_>) {
-        self.witness.notify(&self.trial.prepared, notification);
-    }
-
     /// Whether nothing further is begun; why, is in the outcome.
     fn stops(&mut self) -> bool {
         if self.outcome.stopped.is_none() {
@@ -176,7 +169,7 @@ impl Run<'_, '_> {
             return Ok(false);
         };
         if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
-            self.notify(&Notification::Waiting(self.total - self.queue.len(), self.total));
+            self.trial.notify(&Notification::Waiting(self.total - self.queue.len(), self.total));
             return Ok(false);
         }
         let Some(service) = self.queue.remove(next) else { return Ok(false) };
@@ -186,7 +179,7 @@ impl Run<'_, '_> {
                 Err(why) => self.fail(service, why, false)?,
             },
             Purpose::Revert => {
-                self.trial.note_done(revert(&service, Stage::Reverting, None), self.witness);
+                self.trial.note_done(revert(&service, Stage::Reverting, None));
                 self.put_files_back(service, true)?;
             }
         }
@@ -202,7 +195,7 @@ impl Run<'_, '_> {
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
         self.last_launch = Some(self.now());
-        self.notify(&Notification::Restarting(&service));
+        self.trial.notify(&Notification::Restarting(&service));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
             let _ = self.trial.host.manager.reset_failed(&service);
@@ -242,7 +235,7 @@ impl Run<'_, '_> {
             Ok(identity) => {
                 let event = Event::Committed { service, life, identity: Some(identity) };
                 self.trial.record(event.clone())?;
-                self.notify(&Notification::Recorded(&event));
+                self.trial.notify(&Notification::Recorded(&event));
                 Ok(())
             }
             Err(why) => self.fail(service, why, true),
@@ -271,7 +264,7 @@ impl Run<'_, '_> {
         self.done(revert(&service, Stage::Reverting, Some(why)));
         if self.trial.state.stage_of(&service).is_none() {
             // Nothing of it was changed.
-            self.trial.note_done(revert(&service, Stage::Reverted, None), self.witness);
+            self.trial.note_done(revert(&service, Stage::Reverted, None));
             return Ok(());
         }
         self.put_files_back(service, restarted)
@@ -287,7 +280,7 @@ impl Run<'_, '_> {
         let running = health::running(self.trial.host, &service);
         let by_somebody = !restarted && running == Running::Stopped;
         if by_somebody || self.trial.state.stays_stopped(&service, &running) {
-            self.witness.warning(&format!("{service} is stopped and stays so; its files are as before"));
+            self.trial.warn(&format!("{service} is stopped and stays so; its files are as before"));
         } else if self.trial.state.may_be_treated(&service, &running) {
             return self.restart(service, Purpose::Revert);
         }
@@ -297,7 +290,7 @@ impl Run<'_, '_> {
 
     fn reverted(&mut self, service: &ServiceName) {
         if let Err(why) = self.trial.start_timers_again(service) {
-            self.witness.warning(&format!("{service}: {why}"));
+            self.trial.warn(&format!("{service}: {why}"));
         }
         self.done(revert(service, Stage::Reverted, None));
     }
@@ -309,8 +302,8 @@ impl Run<'_, '_> {
 
     /// Records what was done, and reports it.
     fn done(&mut self, event: Event) {
-        self.trial.note_done(event.clone(), self.witness);
-        self.notify(&Notification::Recorded(&event));
+        self.trial.note_done(event.clone());
+        self.trial.notify(&Notification::Recorded(&event));
     }
 }
 

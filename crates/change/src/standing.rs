@@ -18,7 +18,7 @@ use crate::prepared::Prepared;
 use crate::service::check_library;
 use crate::state::{ServiceState, Stage, TrialState};
 use crate::treatment::ServiceTreatment;
-use crate::trial::{Trial, Witness};
+use crate::trial::Trial;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
@@ -36,16 +36,12 @@ pub enum Standing {
 impl Trial<'_> {
     /// How these services are, in their order. A service that somebody restarted, or that came up with the host, is
     /// proved anew and its new life recorded.
-    pub fn standings(
-        &mut self,
-        services: &[ServiceName],
-        witness: &mut dyn Witness,
-    ) -> Result<Vec<Standing>, ChangeError> {
+    pub fn standings(&mut self, services: &[ServiceName]) -> Result<Vec<Standing>, ChangeError> {
         let seen = look(self.host, &self.paths, &self.prepared, &self.state, services);
         let mut standings = Vec::with_capacity(services.len());
         for (service, (standing, other)) in services.iter().zip(seen) {
             if let Some((life, identity)) = other {
-                witness.warning(&format!("{service} was restarted by somebody, and runs what it should"));
+                self.warn(&format!("{service} was restarted by somebody, and runs what it should"));
                 let service = service.clone();
                 self.record(Event::Committed { service, life, identity: Some(identity) })?;
             }

@@ -37,6 +37,7 @@ pub struct Trial<'a> {
     pub(crate) state: TrialState,
     /// What the others have on this host; nobody changes that while this is locked.
     pub(crate) others: Ledger<'a>,
+    witness: Option<Box<dyn Witness>>,
     _lock: Lock,
 }
 
@@ -89,7 +90,25 @@ impl<'a> Trial<'a> {
     ) -> Result<Self, ChangeError> {
         let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
         let state = TrialState::of(journal.records());
-        Ok(Self { host, paths: paths.clone(), prepared, journal, state, others, _lock: lock })
+        let paths = paths.clone();
+        Ok(Self { host, paths, prepared, journal, state, others, witness: None, _lock: lock })
+    }
+
+    /// What happens from here on is heard by this one.
+    pub fn report_to(&mut self, witness: impl Witness + 'static) {
+        self.witness = Some(Box::new(witness));
+    }
+
+    pub(crate) fn notify(&mut self, notification: &Notification<'_>) {
+        if let Some(witness) = &mut self.witness {
+            witness.notify(&self.prepared, notification);
+        }
+    }
+
+    pub(crate) fn warn(&mut self, text: &str) {
+        if let Some(witness) = &mut self.witness {
+            witness.warning(text);
+        }
     }
 
     pub fn state(&self) -> &TrialState {
@@ -113,13 +132,9 @@ impl<'a> Trial<'a> {
     }
 
     /// The same of something after which services are put back: a full disk is no reason to leave them as they are.
-    pub fn note_or_warn<T: Serialize>(
-        &mut self,
-        note: &T,
-        witness: &mut dyn Witness,
-    ) -> Result<(), ChangeError> {
+    pub fn note_or_warn<T: Serialize>(&mut self, note: &T) -> Result<(), ChangeError> {
         let note = serde_json::to_value(note).map_err(ChangeError::note)?;
-        self.note_done(Event::Note { note }, witness);
+        self.note_done(Event::Note { note });
         Ok(())
     }
 
@@ -133,9 +148,9 @@ impl<'a> Trial<'a> {
     }
 
     /// Records something that was done. If the journal cannot be written, a repeat would find it done by the files.
-    pub(crate) fn note_done(&mut self, event: Event, witness: &mut dyn Witness) {
+    pub(crate) fn note_done(&mut self, event: Event) {
         if let Err(error) = self.record(event.clone()) {
-            witness.warning(&format!("{error}; going on, since what is on disk shows it"));
+            self.warn(&format!("{error}; going on, since what is on disk shows it"));
             self.state.apply(&Record { wall_us: 0, event });
         }
     }

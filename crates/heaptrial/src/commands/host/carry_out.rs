@@ -67,9 +67,9 @@ impl Host<'_> {
     pub fn revert(&self, trial: &mut Trial<'_>, options: &RevertOptions) -> Result<Outcome, Failure> {
         options.check(trial.prepared())?;
         let pace = options.pace(trial.prepared().plan.pace);
-        let mut log = EventLog::new(&self.database, trial.prepared(), changed(trial.state()).len());
+        trial.report_to(EventLog::new(&self.database, trial.prepared(), changed(trial.state()).len()));
         let interrupt = interrupt()?;
-        Ok(trial.revert(pace, &options.without, &mut log, &|| interrupted(&interrupt))?)
+        Ok(trial.revert(pace, &options.without, &|| interrupted(&interrupt))?)
     }
 }
 

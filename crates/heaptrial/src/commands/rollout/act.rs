@@ -163,10 +163,10 @@ fn one_wave(
     how: &RevertOptions,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
     let pace = how.pace(trial.prepared().plan.pace);
-    let mut log = EventLog::new(&host.database, trial.prepared(), plan.waves[wave].len());
+    trial.report_to(EventLog::new(&host.database, trial.prepared(), plan.waves[wave].len()));
     let mut watcher = Watcher::new(Default::default(), trial.prepared(), &[]);
     let interrupt = interrupt()?;
-    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &mut log, &interrupt);
+    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &interrupt);
     Ok(rollout.roll_back_wave(wave, pace)?)
 }
 

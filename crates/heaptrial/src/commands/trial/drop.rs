@@ -50,9 +50,9 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<Answer, Fail
     options.consent.ask(&format!("This puts {service} back and takes it out of trial `{name}`."))?;
     // Before the restart, so that what the service does from here on is none of the trial's data.
     record(&host, trial.prepared(), service, &options.because)?;
-    let mut log = EventLog::new(&host.database, trial.prepared(), usize::from(is_changed));
+    trial.report_to(EventLog::new(&host.database, trial.prepared(), usize::from(is_changed)));
     let interrupt = interrupt()?;
-    let outcome = trial.drop_service(service, &mut log, &|| interrupted(&interrupt))?;
+    let outcome = trial.drop_service(service, &|| interrupted(&interrupt))?;
     let services = &trial.prepared().services;
     let arm = trial.prepared().treatment(service).map_or("", |own| own.arm.as_str());
     let left = services.iter().filter(|own| own.arm == arm && !trial.state().dropped.contains(&own.service));

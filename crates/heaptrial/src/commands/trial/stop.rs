@@ -100,9 +100,9 @@ pub fn recover(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, 
         Err(ChangeError::Held { .. }) => return Ok(Answer::verbatim("")),
         opened => opened?,
     };
-    let mut log = EventLog::new(&host.database, trial.prepared(), trial.state().in_flight().len());
+    trial.report_to(EventLog::new(&host.database, trial.prepared(), trial.state().in_flight().len()));
     let interrupt = interrupt()?;
-    let outcome = trial.recover(&mut log, &|| interrupted(&interrupt))?;
+    let outcome = trial.recover(&|| interrupted(&interrupt))?;
     let kind = trial.prepared().owner.kind.clone();
     let done = Done {
         kind: &kind,
