@@ -73,7 +73,7 @@ impl Agent {
         let store = Store::create(&config.database)?;
         store.limit_cache(CACHE_KIB)?;
         let mut ledger = Ledger::new(store);
-        let facts = HostFacts::read(&root)?;
+        let facts = HostFacts::read(&root).map_err(|error| AgentError::Failed(error.to_string()))?;
         let boot_id = facts.boot_id.clone();
         let host_facts = serde_json::to_value(&facts).unwrap_or_default();
         let host_id = ledger.store.add_host(&boot_id, &host_facts)?;
@@ -174,14 +174,10 @@ impl Agent {
     /// Waits until something is due or happens; whether it is to stop.
     fn wait(&mut self, stop: BorrowedFd<'_>) -> Result<bool, AgentError> {
         let now_us = self.clock.now().boottime_us;
-        let host_us = if self.config.host_patterns.is_empty() { i64::MAX } else { self.due.host_us };
-        let next_us = self
-            .watched
-            .values()
-            .filter_map(|watched| watched.main.as_ref()?.examine_at_us())
-            .chain([self.due.changes_us, self.due.tick_us, self.due.relays_us, self.due.rollup_us, host_us])
-            .min()
-            .unwrap_or(now_us);
+        let examined = self.watched.values().filter_map(|watched| watched.main.as_ref()?.examine_at_us());
+        // What else is due can wait until changes are looked for.
+        let due = examined.chain([self.due.changes_us, self.due.tick_us, self.due.rollup_us]);
+        let next_us = due.min().unwrap_or(now_us);
         let left = (next_us - now_us).clamp(0, CHANGES_EVERY_US);
         let timeout = Timespec { tv_sec: left / 1_000_000, tv_nsec: left % 1_000_000 * 1000 };
         let mut waiting = [PollFd::from_borrowed_fd(stop, PollFlags::IN)];
@@ -198,8 +194,8 @@ fn lock(config: &Config) -> Result<File, AgentError> {
     path.push(".agent-lock");
     let path = PathBuf::from(path);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        let doing = format!("make the folder {}", folder.display());
-        fs::create_dir_all(folder).map_err(AgentError::system(doing))?;
+        let made = fs::create_dir_all(folder);
+        made.map_err(AgentError::system(format!("make the folder {}", folder.display())))?;
     }
     let file = File::create(&path).map_err(AgentError::system(format!("make {}", path.display())))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -38,21 +38,16 @@ impl Announced {
         let mut opened_us = i64::MIN;
         let mut open: HashMap<ServiceName, i64> = HashMap::new();
         for record in journal.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
-            let stage = record.stage.as_deref();
-            let Some(service) = record.service else {
-                match (record.what.as_str(), stage) {
-                    ("opened", _) => opened_us = record.wall_us,
-                    ("ended", Some("stopped" | "reverted")) => open.clear(),
-                    _ => {}
-                }
-                continue;
-            };
-            match (record.what.as_str(), stage) {
-                ("committed" | "dropped", _) | ("revert", Some("reverted" | "revert_failed")) => {
+            match (record.what.as_str(), record.stage.as_deref(), record.service) {
+                ("opened", _, _) => opened_us = record.wall_us,
+                ("ended", Some("stopped" | "reverted"), _) => open.clear(),
+                ("committed" | "dropped", _, Some(service))
+                | ("revert", Some("reverted" | "revert_failed"), Some(service)) => {
                     let from_us = open.remove(&service).unwrap_or(opened_us);
                     self.0.entry(service).or_default().push(from_us..=record.wall_us);
                 }
-                _ => _ = open.entry(service).or_insert(opened_us),
+                (_, _, Some(service)) => _ = open.entry(service).or_insert(opened_us),
+                (_, _, None) => {}
             }
         }
         for (service, from_us) in open {

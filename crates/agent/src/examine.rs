@@ -9,8 +9,7 @@ use heaptrial_model::{Identity, LifeKey, ServiceName};
 use crate::AgentError;
 use crate::worker::Worker;
 
-/// The files that a process has mapped with code in them: name, device, inode. While they are the same, so is the
-/// allocator.
+/// Mapped files with code: name, device, inode. While they are the same, so is the allocator.
 pub(crate) type Signature = BTreeSet<(String, String, u64)>;
 
 #[derive(Debug)]
@@ -20,8 +19,7 @@ pub(crate) struct Request {
     /// What it had mapped when it was examined last; nothing more is done while that is the same.
     pub(crate) known: Option<Signature>,
     pub(crate) passed: Option<Vec<(String, String)>>,
-    /// The process of the service that holds most of its memory, where that is not the main one: what it runs is what the figures
-    /// are about.
+    /// The process that holds most of the service's memory, where that is not the main one: the figures are about it.
     pub(crate) larger: Option<Member>,
 }
 
@@ -54,11 +52,9 @@ pub(crate) fn examiner(root: HostRoot) -> Result<Examiner, AgentError> {
 
 fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     let main = Process::new(root, request.key.pid);
-    let process = match &request.larger {
-        Some(member) => Process::new(root, member.pid),
-        None => Process::new(root, request.key.pid),
-    };
-    let image = request.larger.as_ref().map_or(request.key.start_ticks, |member| member.image.0);
+    let own = (request.key.pid, request.key.start_ticks);
+    let (pid, image) = request.larger.as_ref().map_or(own, |member| (member.pid, member.image.0));
+    let process = Process::new(root, pid);
     // Their numbers may be other processes' by now.
     let same_lives = || {
         main.life_key().is_ok_and(|key| key == request.key)

@@ -1,5 +1,4 @@
-//! Services of the host that are in no trial, sampled as a trial of kind `host` with the one arm `as found`. Their past
-//! memory is what a later trial is planned with.
+//! Services in no trial, sampled as a trial of kind `host` with one arm: a later trial is planned with what they took.
 
 use std::collections::HashMap;
 
@@ -42,8 +41,7 @@ impl Agent {
         self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
     }
 
-    /// Forgets services that were sampled for the host alone, do not run and are not listed any more: units that exist for one run
-    /// only would gather without end.
+    /// Forgets services of the host alone that do not run and are not listed: units of one run would gather without end.
     fn drop_absent(&mut self, listed: &[ServiceName]) {
         self.watched.retain(|name, watched| {
             watched.main.is_some() || watched.seats.iter().any(|seat| !seat.of_host) || listed.contains(name)

@@ -56,8 +56,8 @@ impl Agent {
         self.due.relays_us = now + AGAIN_US;
         let round: Vec<(ServiceName, LifeKey)> = self
             .watched
-            .values()
-            .filter_map(|watched| Some((watched.name.clone(), watched.main.as_ref()?.key.clone())))
+            .iter()
+            .filter_map(|(name, watched)| Some((name.clone(), watched.main.as_ref()?.key.clone())))
             .collect();
         if round.is_empty() || !self.relays.worker.is_idle() {
             return;
@@ -85,17 +85,13 @@ impl Agent {
                 Err(why) => {
                     let failures = self.relays.silent.entry(name.clone()).or_insert(0);
                     *failures += 1;
-                    match *failures {
+                    if *failures == 1 {
                         // One that was just started has no control socket yet.
-                        1 => {
-                            let again_us = Instant::now().boottime_us + AGAIN_US;
-                            self.due.relays_us = self.due.relays_us.min(again_us);
-                        }
-                        2 => {
-                            let text = format!("the relay does not answer: {why}");
-                            self.record(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
-                        }
-                        _ => {}
+                        let again_us = Instant::now().boottime_us + AGAIN_US;
+                        self.due.relays_us = self.due.relays_us.min(again_us);
+                    } else if *failures == 2 {
+                        let text = format!("the relay does not answer: {why}");
+                        self.record(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
                     }
                 }
             }

@@ -7,7 +7,7 @@ use heaptrial_allocator::Expected;
 use heaptrial_host::{
     CgroupReader, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler,
 };
-use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
+use heaptrial_model::{Identity, LifeKey, Sample};
 
 use crate::clock::{Moment, start_of};
 use crate::examine::Signature;
@@ -21,9 +21,8 @@ const MOVED_WITHIN: Duration = Duration::from_secs(1);
 const CHECK_AGAIN_US: i64 = 10_000_000;
 
 /// A service under watch. It has at least one seat.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Watched {
-    pub(crate) name: ServiceName,
     pub(crate) seats: Vec<Seat>,
     pub(crate) main: Option<Main>,
     pub(crate) missed_us: i64,
@@ -82,20 +81,6 @@ pub(crate) enum Proof {
 }
 
 impl Watched {
-    pub(crate) fn new(name: ServiceName, now_us: i64) -> Self {
-        Self {
-            name,
-            seats: Vec::new(),
-            main: None,
-            missed_us: now_us,
-            is_down: false,
-            is_unread: false,
-            known: false,
-            unexplained: true,
-            explained_until_us: None,
-        }
-    }
-
     /// Its main process ended: systemd's journal says how, and systemd whether there is another.
     pub(crate) fn main_ended(&mut self, now_us: i64) {
         self.main = None;
@@ -107,8 +92,7 @@ impl Watched {
 }
 
 impl Main {
-    /// Opens the process `pid` of a unit with this control group, which may end at any moment. One that is not the unit's yet is as
-    /// good as gone: the next look finds it.
+    /// Opens a process of a unit with this control group. One that is not the unit's yet is as good as gone.
     pub(crate) fn open(
         root: &HostRoot,
         pid: i32,
@@ -164,8 +148,7 @@ impl Main {
         }
     }
 
-    /// The process that holds most of the service's memory, where that is not the main process. One that has just begun may still
-    /// be about to execute its program.
+    /// The process that holds most of the service's memory, if not the main one, once it has executed its program.
     pub(crate) fn larger(&self) -> Option<Member> {
         let has_begun = |member: &Member| member.pid == self.key.pid || member.age_seconds > STARTS_WITHIN_S;
         let members = self.sampler.members().filter(has_begun);
@@ -185,8 +168,8 @@ impl Main {
         Ok(sample)
     }
 
-    /// Whether the kernel killed a process of its control group for lack of memory since this was true last. The main process may be
-    /// the one, just about to end: only what was there at the tick before is of another process.
+    /// Whether another process of its control group was OOM-killed since this was true last. A kill that is new with this tick may
+    /// be the main process's, which is just about to end.
     pub(crate) fn survived_oom_kills(&mut self) -> bool {
         // A group that others are in as well counts theirs.
         let kills = oom_kills(&self.sampler);

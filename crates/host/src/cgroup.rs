@@ -62,8 +62,7 @@ pub struct AnonymousMemory {
 }
 
 impl Cgroup {
-    /// The control group of `pid`; `None` where the host does not account for memory, and an error where the process is
-    /// ending and its group is not known any more.
+    /// That of `pid`; `None` where the host does not account for memory. The group of a process that is ending may be unknown.
     pub fn of(root: &HostRoot, pid: i32) -> Result<Option<Self>, HostError> {
         let version = CgroupVersion::of(root);
         let path = root.process_dir(pid).join("cgroup");
@@ -220,8 +219,7 @@ impl CgroupReader {
         self.faults.map(|(all, major)| (all.saturating_sub(major), major))
     }
 
-    /// CPU time of everything that was ever in the group, in microseconds; version 1 has it where the group has a part in that
-    /// hierarchy.
+    /// CPU time of everything that was ever in the group, in microseconds; in version 1 of some groups.
     pub fn cpu_us(&self) -> Option<u64> {
         if self.cgroup.version == CgroupVersion::V1 {
             return self.cpu.as_ref().and_then(number_in).map(|nanoseconds| nanoseconds / 1000);

@@ -61,6 +61,7 @@ impl HostFacts {
         let text = |path: &str| fs::read_to_string(root.path(path)).ok();
         let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
         let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32;
+        let available = std::thread::available_parallelism();
         Ok(Self {
             os: text("/etc/os-release")
                 .and_then(|text| Some(value_of(&text, "PRETTY_NAME=")?.trim_matches('"').to_owned()))
@@ -68,7 +69,7 @@ impl HostFacts {
             userland: None,
             kernel: line(root, "/proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".to_owned()),
             architecture: std::env::consts::ARCH.to_owned(),
-            cpu_count: if cpus > 0 { cpus } else { available_processors() },
+            cpu_count: if cpus > 0 { cpus } else { available.map_or(1, |number| number.get() as u32) },
             cpu_model: cpuinfo
                 .lines()
                 .find(|line| line.starts_with("model name"))
@@ -108,10 +109,6 @@ pub fn host_name(root: &HostRoot) -> Result<String, HostError> {
 
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key))
-}
-
-fn available_processors() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
 #[cfg(test)]

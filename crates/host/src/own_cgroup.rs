@@ -22,8 +22,7 @@ const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
 pub struct CgroupPlace(Cgroup);
 
 impl CgroupPlace {
-    /// Looks for a place: this process' own group, and then those above it. What processes that are gone left in it is
-    /// removed. The error says in words why there is none.
+    /// Looks for a place: this process' own group, and then those above it. What processes that are gone left there is removed.
     pub fn find(root: &HostRoot) -> Result<Self, String> {
         let version = CgroupVersion::of(root);
         if version == CgroupVersion::None {

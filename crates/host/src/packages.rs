@@ -17,14 +17,12 @@ pub struct Package {
     pub version: Option<String>,
 }
 
-/// The package that a file belongs to; `None` where it belongs to none, or the host has no dpkg. Of several packages
-/// the first by name.
+/// The package that a file belongs to, if any; of several the first by name.
 pub fn package_of(root: &HostRoot, path: &Path) -> Option<String> {
     packages_of(root, &[path]).into_values().next().map(|package| package.name)
 }
 
-/// The packages that files belong to, by path, in one pass over dpkg's lists (tens of milliseconds on a server). Files of no
-/// package are left out; of several packages a file gets the first by name.
+/// The packages that files belong to, by path, in one pass over dpkg's lists (tens of milliseconds on a server).
 pub fn packages_of(root: &HostRoot, paths: &[&Path]) -> BTreeMap<PathBuf, Package> {
     let by_name: HashMap<PathBuf, &Path> =
         paths.iter().flat_map(|path| names_of(path).into_iter().map(move |name| (name, *path))).collect();

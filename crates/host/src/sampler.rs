@@ -185,7 +185,9 @@ impl ServiceSampler {
             }
             // Its CPU time and page faults are its parent's only when that has waited for it.
             Ok(reading) => {
-                add_taken(&mut total, &reading.sample);
+                total.cpu_us += reading.sample.cpu_us;
+                total.minor_faults += reading.sample.minor_faults;
+                total.major_faults += reading.sample.major_faults;
                 true
             }
             Err(error) if reader.pid() == main_pid || !error.is_gone() => {
@@ -259,13 +261,6 @@ impl ServiceSampler {
         total.cost_us = started.elapsed().as_micros() as u64;
         Ok(total)
     }
-}
-
-/// Adds what a process took over its lifetime, which is left when its memory is gone.
-fn add_taken(total: &mut Sample, of: &Sample) {
-    total.cpu_us += of.cpu_us;
-    total.minor_faults += of.minor_faults;
-    total.major_faults += of.major_faults;
 }
 
 /// Decides when the next expensive reading may be taken, so that such readings take at most a given

@@ -5,11 +5,10 @@ mod text;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use heaptrial_host::listen::Listen;
 
-use crate::AgentError;
+pub(crate) use server::Metrics;
 
 /// Where metrics are served: a Unix socket, or a port of a loopback address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,25 +37,6 @@ impl FromStr for MetricsAddress {
 impl fmt::Display for MetricsAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    shown: Arc<Mutex<String>>,
-}
-
-impl Metrics {
-    /// Listens, and answers from a thread of its own.
-    pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
-        let shown = Arc::default();
-        server::start(&address.0, Arc::clone(&shown))
-            .map_err(AgentError::system(format!("serve metrics at {address}")))?;
-        Ok(Self { shown })
-    }
-
-    pub(crate) fn show(&self, text: String) {
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 }
 

@@ -28,20 +28,9 @@ pub(super) type Property = (&'static str, &'static str);
 
 /// What makes up a [`Unit`], beside the properties of its service. Not all that systemd has of a unit: after each
 /// reload it looks again for the state and preset of its file when it is asked for everything, 3 ms for each unit.
-const FACTS_OF_UNIT: [&str; 12] = [
-    "Id",
-    "Description",
-    "LoadState",
-    "FragmentPath",
-    "DropInPaths",
-    "NeedDaemonReload",
-    "RefuseManualStart",
-    "RefuseManualStop",
-    "ActiveState",
-    "SubState",
-    "InvocationID",
-    "Job",
-];
+const FACTS_OF_UNIT: &str = "Id Description LoadState FragmentPath DropInPaths NeedDaemonReload RefuseManualStart \
+    RefuseManualStop ActiveState SubState InvocationID Job";
+
 impl Link {
     /// Connects, with calls that wait for a reply no longer than `call_limit`.
     pub(super) fn new(scope: Scope, call_limit: Duration, number: u64) -> Result<Self, SystemdError> {
@@ -66,7 +55,7 @@ impl Link {
         let paths: Vec<String> = names.iter().map(|name| name::object_path(name.as_str())).collect();
         let of_service = self.bus.all_properties(&paths, SERVICE);
         let of_service: HashMap<_, _> = names.iter().zip(of_service).collect();
-        let of_unit = |_: &ServiceName| FACTS_OF_UNIT.map(|name| (UNIT, name)).to_vec();
+        let of_unit = |_: &ServiceName| FACTS_OF_UNIT.split(' ').map(|name| (UNIT, name)).collect();
         self.some_properties(names, of_unit, |Properties(of_unit), name| {
             let body = of_service[name].clone()?.body();
             let mut properties: HashMap<&str, Value<'_>> = body.deserialize()?;

@@ -131,9 +131,8 @@ impl Systemd {
         Self::new(scope, CALL_LIMIT, PATIENCE)
     }
 
-    /// The same, with calls that wait for a reply no longer than `call_limit`, and that are not asked again: for who has
-    /// other work to do. Connecting takes some seconds more at most. After an error of the kind [`SystemdError::Connect`]
-    /// or [`SystemdError::Lost`] it is of no further use.
+    /// The same, with calls that wait for a reply no longer than `call_limit` and are not asked again: for who has other work to
+    /// do. After [`SystemdError::Connect`] or [`SystemdError::Lost`] it is of no further use.
     pub fn connect_with_limit(scope: Scope, call_limit: Duration) -> Result<Self, SystemdError> {
         Self::new(scope, call_limit, Duration::ZERO)
     }
@@ -183,8 +182,7 @@ impl Systemd {
         self.ask_until(|answers| answers.iter().all(is_heard), question)
     }
 
-    /// Another connection in place of one that lost systemd, unless another thread has made one; nothing changes while
-    /// there is none to be had.
+    /// Another connection in place of one that lost systemd, where one can be had and no other thread has made one.
     fn renew(&self, lost: &Arc<Link>) {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&link, lost) {
