@@ -160,8 +160,7 @@ impl Trial<'_> {
         }
     }
 
-    /// Begins or continues, without a service: installs what it brings. Services are changed by [`Self::apply_to`], also
-    /// after an end.
+    /// Begins or continues, without a service: installs what it brings. [`Self::apply_to`] changes services.
     pub fn open_for_parts(&mut self) -> Result<(), ChangeError> {
         self.check_open_for_parts()?;
         let begun = self.begin_or_resume();

@@ -91,11 +91,7 @@ pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeE
     Ok(files::remove_empty_folders(journal.disk, &change.made_folders)?)
 }
 
-/// Whether a change is made; where it is not, the file is as before.
-///
-/// # Errors
-///
-/// Where somebody else changed the file.
+/// Whether a change is made; where it is not, the file is as before. An error where somebody else changed it.
 pub(crate) fn is_made(change: &Change, journal: &Journal<'_>) -> Result<bool, ChangeError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
     let is_made = present.is_same(&change.after);

@@ -1,5 +1,4 @@
-//! Files as a transaction changes them: read with everything that has to come back, written so that a crash leaves
-//! either the old file or the new one.
+//! Files as a transaction changes them: a crash leaves either the old one, with all that belongs to it, or the new one.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -136,9 +136,3 @@ pub(crate) fn proof(
         }
     }
 }
-
-/// Whether the torrc options are in force, by the relay's own word.
-pub(crate) fn options_in_force(host: Host<'_>, treatment: &ServiceTreatment) -> Result<(), ServiceError> {
-    let Some(relay) = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty()) else { return Ok(()) };
-    host.programs.options_in_force(relay, &treatment.torrc)
-}

@@ -1,24 +1,20 @@
-//! What a transaction brings to the host beside its services' files: libraries, a copy of the program for the recovery
-//! timer, that timer, and the agent's unit.
+//! What a transaction brings to the host as a whole: libraries, a copy of the program, recovery timer, the agent's unit.
 
 use std::path::Path;
-use std::time::Duration;
 
 use heaptrial_model::ServiceName;
 
-use crate::edges::Disk;
 use crate::edit;
 use crate::error::ChangeError;
 use crate::files::{self, File, FileError, FileState};
 use crate::journal::{Change, Event};
+use crate::service::is_installed;
 use crate::trial::Trial;
 
-/// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
-/// first time this long after it.
+/// The recovery timer looks this often, also after a boot, whether the process that changes services is still there.
 const RECOVERY_SECONDS: u32 = 120;
 /// Stem of its units, before the transaction's name.
-pub(crate) const RECOVERY_STEM: &str = "heaptrial-recovery-";
-const UNIT_PATIENCE: Duration = Duration::from_secs(30);
+const RECOVERY_STEM: &str = "heaptrial-recovery-";
 /// Files up to this size are kept, so that a message can show what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
 
@@ -36,7 +32,7 @@ impl Trial<'_> {
         for library in &self.prepared.libraries {
             // One that another trial brought is this trial's as well, so that it stays until both are reverted.
             let is_shared = self.others.brought(&library.installed).is_some();
-            if is_shared || change_needed(self.host.disk, &library.installed, &library.sha256)? {
+            if is_shared || !is_installed(self.host.disk, &library.installed, &library.sha256)? {
                 let sha256 = Some(library.sha256.as_str());
                 files.push(self.copy_of(&library.source, &library.installed, sha256, 0o644)?);
             }
@@ -52,10 +48,8 @@ impl Trial<'_> {
         self.arm()?;
         if let Some(agent) = agent {
             self.host.manager.reload()?;
-            match self.start_unit(&agent.name, UNIT_PATIENCE) {
-                Ok(result) if result.is_done() => {}
-                Ok(result) => self.warn(&format!("{} did not start: {}", agent.name, result.0)),
-                Err(error) => self.warn(&error.to_string()),
+            if let Err(why) = self.started(&agent.name) {
+                self.warn(&why.to_string());
             }
         }
         Ok(())
@@ -69,18 +63,16 @@ impl Trial<'_> {
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
         self.forget_failure(&timer);
         // systemd finds a unit that it never knew by itself, and reading all units anew takes long on a large host.
-        let result = match self.start_unit(&timer, UNIT_PATIENCE) {
+        let result = match self.start_unit(&timer) {
             Ok(result) => result,
             Err(_) => {
                 self.host.manager.reload()?;
-                self.start_unit(&timer, UNIT_PATIENCE)?
+                self.start_unit(&timer)?
             }
         };
         if !result.is_done() {
-            self.warn(&format!(
-                "{timer} did not start ({}): nobody takes over if this process ends",
-                result.0
-            ));
+            let how = result.0;
+            self.warn(&format!("{timer} did not start ({how}): nobody takes over if this process ends"));
         }
         Ok(())
     }
@@ -111,16 +103,20 @@ impl Trial<'_> {
         ]
     }
 
+    fn is_of_recovery(&self, path: &Path) -> bool {
+        self.recovery_timer().iter().any(|file| file.path == path)
+    }
+
     /// Removes the recovery timer: there is nothing left to take over.
     pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
         let stem = self.recovery_stem();
-        let own = |change: &&Change| is_unit_of(&change.path, &stem);
-        let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
+        let changes = self.state.host_changes.iter().filter(|change| self.is_of_recovery(&change.path));
+        let changes: Vec<Change> = changes.cloned().collect();
         if changes.is_empty() {
             return Ok(());
         }
         if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
-            let _ = self.stop_unit(&timer, UNIT_PATIENCE);
+            let _ = self.stop_unit(&timer);
             self.forget_failure(&timer);
         }
         if let Ok(service) = format!("{stem}.service").parse::<ServiceName>() {
@@ -163,19 +159,14 @@ impl Trial<'_> {
         let removed =
             |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));
         if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
-            if let Err(error) = self.stop_unit(&agent, UNIT_PATIENCE) {
+            if let Err(error) = self.stop_unit(&agent) {
                 self.warn(&error.to_string());
             }
             self.forget_failure(&agent);
         }
         // What takes over if this process ends goes last.
-        let stem = self.recovery_stem();
-        let is_timer = |change: &Change| is_unit_of(&change.path, &stem);
-        let (last, first): (Vec<&Change>, Vec<&Change>) = changes
-            .iter()
-            .rev()
-            .filter(|change| !is_timer(change))
-            .partition(|change| change.path == program);
+        let others = changes.iter().rev().filter(|change| !self.is_of_recovery(&change.path));
+        let (last, first): (Vec<&Change>, Vec<&Change>) = others.partition(|change| change.path == program);
         self.put_host_files_back(&first)?;
         self.disarm()?;
         self.put_host_files_back(&last)?;
@@ -278,18 +269,4 @@ impl Trial<'_> {
         let state = FileState::of_this_user(found, mode);
         Ok(File { path: path.to_owned(), state, bytes })
     }
-}
-
-/// Whether a file is the service or the timer of a stem, or the link that enables the timer.
-fn is_unit_of(path: &Path, stem: &str) -> bool {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    file == format!("{stem}.service") || file == format!("{stem}.timer")
-}
-
-/// Whether a library has to be installed: it is missing, or others can write it. One with other bytes is refused when it
-/// is written.
-fn change_needed(disk: &dyn Disk, path: &Path, sha256: &str) -> Result<bool, ChangeError> {
-    let present = files::read(disk, path)?.0;
-    let is_it = matches!(&present, FileState::File { sha256: found, .. } if found == sha256);
-    Ok(!is_it || !present.is_untouched_by_others())
 }

@@ -76,8 +76,7 @@ pub enum Event {
     /// How far a service is put back: it is about to be, `why` if it did not become what its arm wants; its files are as
     /// before, and it runs what it ran; or it could not be put back, and why.
     Revert { service: ServiceName, stage: Stage, why: Option<String> },
-    /// A person takes a service out: it is put back, and no resume gives it its treatment again. One that is given up stays as
-    /// it is.
+    /// A person takes a service out: it is put back, or stays as it is where it is given up. No resume comes to it.
     Dropped { service: ServiceName, given_up: bool },
     /// Something that whoever uses the transaction wants to know later; it is not looked at here.
     Note { note: Value },

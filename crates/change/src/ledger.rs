@@ -1,5 +1,4 @@
-//! Whose services and files are on this host: what the folders of all its transactions say, read once. Every question of the
-//! kind goes here.
+//! Whose services and files are on this host: what the folders of all its transactions say, read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -48,15 +47,16 @@ pub struct Stray {
     pub service: ServiceName,
 }
 
-/// A transaction of this host; of what cannot be read, why.
+/// A transaction of this host, as far as it can be read.
 #[derive(Debug)]
 struct Owner {
     name: String,
     folder: PathBuf,
-    prepared: Result<Prepared, String>,
-    records: Result<Vec<Record>, String>,
-    /// By the records; of none where they cannot be read.
+    prepared: Option<Prepared>,
+    records: Vec<Record>,
     state: TrialState,
+    /// Why it has no records, where they cannot be read.
+    unread: Option<String>,
 }
 
 /// All transactions of a host, or all but one.
@@ -78,14 +78,12 @@ impl<'a> Ledger<'a> {
     pub(crate) fn read(disk: &'a dyn Disk, paths: &Paths, own: &str) -> Result<Self, ChangeError> {
         let owner = |name: String| {
             let folder = paths.trial(&name);
-            let records = journal::records(disk, &folder).map_err(|error| error.to_string());
-            Owner {
-                prepared: prepared_of(disk, paths, &name).map_err(|error| error.to_string()),
-                state: TrialState::of(records.as_deref().unwrap_or_default()),
-                records,
-                name,
-                folder,
-            }
+            let (records, unread) = match journal::records(disk, &folder) {
+                Ok(records) => (records, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            let (prepared, state) = (prepared_of(disk, paths, &name).ok(), TrialState::of(&records));
+            Owner { name, folder, prepared, records, state, unread }
         };
         let others = names(disk, paths)?.into_iter().filter(|name| name != own);
         Ok(Self { disk, paths: paths.clone(), owners: others.map(owner).collect() })
@@ -102,7 +100,7 @@ impl<'a> Ledger<'a> {
     pub fn claims(&self) -> BTreeMap<ServiceName, Claim> {
         let mut claims = BTreeMap::new();
         for owner in self.owners.iter().filter(|owner| !owner.is_over()) {
-            let unread = owner.records.is_err().then(|| owner.folder.clone());
+            let unread = owner.unread.as_ref().map(|_| owner.folder.clone());
             let kind = owner.prepared.as_ref().map_or("trial", |prepared| prepared.owner.kind.as_str());
             let claim = Claim { kind: kind.to_owned(), name: owner.name.clone(), unread };
             let kept = owner.services().into_iter().filter(|service| !owner.state.dropped.contains(*service));
@@ -116,8 +114,7 @@ impl<'a> Ledger<'a> {
         services.iter().try_for_each(|service| self.left_on(service).map(drop))
     }
 
-    /// The files that ended transactions left on a service, as they were before all of them. One that somebody changed since
-    /// is not among them.
+    /// Files that ended transactions left on a service and nobody changed since, as they were before all of them.
     pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<File>, ChangeError> {
         let mut made: Vec<(&Change, &Path)> = Vec::new();
         for owner in self.owners.iter().filter(|owner| owner.services().contains(&service)) {
@@ -167,7 +164,7 @@ impl<'a> Ledger<'a> {
 
     /// Folders of unit files and libraries that these made: one may be empty only now, outermost first.
     pub fn made_folders(&self) -> Vec<PathBuf> {
-        let records = self.owners.iter().filter_map(|owner| owner.records.as_ref().ok()).flatten();
+        let records = self.owners.iter().flat_map(|owner| &owner.records);
         let changes = records.flat_map(|record| match &record.event {
             Event::Intent { changes, .. } => changes.as_slice(),
             _ => &[],
@@ -187,7 +184,7 @@ impl<'a> Ledger<'a> {
         let own = self.owners.iter().find(|owner| owner.name == name)?;
         let found = self.owners.iter().filter(|owner| owner.name != name).find(|owner| {
             let holds = |service: &ServiceName| owner.state.is_changed(service);
-            let takes_over = owner.prepared.as_ref().is_ok_and(|prepared| prepared.owner.takes_over);
+            let takes_over = owner.prepared.as_ref().is_some_and(|prepared| prepared.owner.takes_over);
             takes_over && owner.began() > own.began() && own.state.services.keys().any(holds)
         });
         found.map(|owner| owner.name.as_str())
@@ -232,12 +229,11 @@ impl<'a> Ledger<'a> {
 }
 
 impl Owner {
-    /// Its services, as far as anything says which they are. What one of them has from a folder that is damaged as a whole
-    /// bears a mark, and is not written over.
+    /// Its services, as far as anything says which they are.
     fn services(&self) -> Vec<&ServiceName> {
         match &self.prepared {
-            Ok(prepared) => prepared.names().collect(),
-            Err(_) => self.state.services.keys().collect(),
+            Some(prepared) => prepared.names().collect(),
+            None => self.state.services.keys().collect(),
         }
     }
 
@@ -246,18 +242,15 @@ impl Owner {
     }
 
     fn began(&self) -> Option<i64> {
-        Some(self.records.as_ref().ok()?.first()?.wall_us)
+        Some(self.records.first()?.wall_us)
     }
 
     fn state(&self) -> Result<&TrialState, ChangeError> {
-        self.records.as_ref().map(|_| &self.state).map_err(|why| self.unread(why))
-    }
-
-    fn unread(&self, why: &str) -> ChangeError {
-        ChangeError::Refused(format!(
+        let Some(why) = &self.unread else { return Ok(&self.state) };
+        Err(ChangeError::Refused(format!(
             "{why}; it may have the services that are wanted. If it has ended, move {} away. Nothing was changed",
             self.folder.display()
-        ))
+        )))
     }
 }
 

@@ -42,8 +42,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, after the recovery timer if that is at work, and after whoever begins or goes on with the same within
-    /// `patience`: it was asked to end.
+    /// Takes the lock, after a recovery, and after whoever works on the same and ends within `patience`: it was asked to.
     pub(crate) fn take_after(
         (disk, clock): (&dyn Disk, &dyn Clock),
         folder: &Path,

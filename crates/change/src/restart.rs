@@ -9,8 +9,8 @@ use crate::health::Health;
 use crate::run::Purpose;
 use crate::trial::Trial;
 
-/// Between the first looks at a service; what is asked of systemd here is asked on a host that is being measured, so
-/// that the gap doubles up to [`LONGEST_GAP`].
+/// Between the first looks at a service; asking systemd disturbs a host that is measured, so that it doubles up to
+/// [`LONGEST_GAP`].
 const FIRST_GAP: Duration = Duration::from_millis(10);
 const LONGEST_GAP: Duration = Duration::from_millis(250);
 

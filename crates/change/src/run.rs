@@ -1,5 +1,4 @@
-//! A run over services: each gets its files and is restarted, at the plan's pace, watched, proved and committed; what fails is
-//! put back.
+//! A run over services: each gets its files, is restarted, watched, proved and committed; what fails is put back.
 //!
 //! | giving a treatment | what is true after it |
 //! |---|---|

@@ -24,8 +24,7 @@ use crate::trial::Trial;
 pub enum Standing {
     /// It has no treatment now.
     Untreated,
-    /// It does its work under its treatment, in the life that was proved or in one that somebody asked for and that was
-    /// proved now.
+    /// It does its work under its treatment, in the life that was proved or in a later one that was proved now.
     Well { life: LifeKey },
     /// It is not yet, or no longer, ready for its work.
     NotReady(String),
@@ -34,8 +33,7 @@ pub enum Standing {
 }
 
 impl Trial<'_> {
-    /// How these services are, in their order. A service that somebody restarted, or that came up with the host, is
-    /// proved anew and its new life recorded.
+    /// How these services are, in their order. One that was restarted since is proved again and its new life recorded.
     pub fn standings(&mut self, services: &[ServiceName]) -> Result<Vec<Standing>, ChangeError> {
         let seen = look(self.host, &self.paths, &self.prepared, &self.state, services);
         let mut standings = Vec::with_capacity(services.len());
@@ -132,8 +130,7 @@ fn without_header(text: &[u8]) -> Vec<u8> {
     lines.filter(|line| !line.starts_with(b"#")).collect::<Vec<_>>().concat()
 }
 
-/// Whether a service is already as a treatment wants it, now and after its next restart, by files that an earlier trial or
-/// rollout wrote.
+/// Whether a service is, and after its next restart will be, as a treatment wants it, by files of an earlier trial.
 pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Paths) -> bool {
     let Some(process) = &service.process else { return false };
     let runs = process.identity.as_ref().is_some_and(|identity| prove(&treatment.expected, identity).is_ok());

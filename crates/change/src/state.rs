@@ -13,10 +13,11 @@ use crate::health::Running;
 use crate::journal::{Action, Change, Event, Record};
 
 /// How far a service has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Its files are about to change, or were changed; it is not yet proved.
+    #[default]
     Changing,
     /// It runs what its arm wants.
     Committed,
@@ -28,7 +29,7 @@ pub enum Stage {
 }
 
 /// What the journal says of a service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ServiceState {
     pub arm: String,
     pub stage: Stage,
@@ -47,9 +48,10 @@ pub struct ServiceState {
     pub committed_wall_us: Option<i64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialStage {
+    #[default]
     Planned,
     /// Being started, or interrupted while it was.
     Starting,
@@ -62,7 +64,7 @@ pub enum TrialStage {
     Reverted,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TrialState {
     pub stage: TrialStage,
     /// Services in which something was changed.
@@ -88,17 +90,7 @@ pub struct TrialState {
 
 impl TrialState {
     pub fn of(records: &[Record]) -> Self {
-        let mut state = Self {
-            stage: TrialStage::Planned,
-            services: BTreeMap::new(),
-            host_changes: Vec::new(),
-            dropped: BTreeSet::new(),
-            given_up: BTreeSet::new(),
-            interrupted: None,
-            failures: 0,
-            notes: Vec::new(),
-            noted_before: 0,
-        };
+        let mut state = Self::default();
         records.iter().for_each(|record| state.apply(record));
         state
     }
@@ -122,30 +114,20 @@ impl TrialState {
             Event::Intent { service: None, changes, .. } => {
                 for change in changes {
                     let known = self.host_changes.iter_mut().find(|known| known.path == change.path);
-                    match known {
-                        // What was there before the first change is what counts.
-                        Some(known) => {
-                            known.after = change.after.clone();
-                            let new = |folder: &&PathBuf| !known.made_folders.contains(folder);
-                            let new: Vec<PathBuf> = change.made_folders.iter().filter(new).cloned().collect();
-                            known.made_folders.extend(new);
-                        }
-                        None => self.host_changes.push(change.clone()),
-                    }
+                    let Some(known) = known else {
+                        self.host_changes.push(change.clone());
+                        continue;
+                    };
+                    // What was there before the first change is what counts.
+                    known.after = change.after.clone();
+                    let new = |folder: &&PathBuf| !known.made_folders.contains(folder);
+                    let new: Vec<PathBuf> = change.made_folders.iter().filter(new).cloned().collect();
+                    known.made_folders.extend(new);
                 }
             }
             Event::Intent { service: Some(service), arm, changes, life } => {
-                let fresh = ServiceState {
-                    arm: arm.clone().unwrap_or_default(),
-                    stage: Stage::Changing,
-                    changes: changes.clone(),
-                    life_before: life.clone(),
-                    life: None,
-                    identity: None,
-                    is_settled: false,
-                    why: None,
-                    committed_wall_us: None,
-                };
+                let (arm, changes) = (arm.clone().unwrap_or_default(), changes.clone());
+                let fresh = ServiceState { arm, changes, life_before: life.clone(), ..Default::default() };
                 self.services.insert(service.clone(), fresh);
             }
             Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
@@ -217,8 +199,7 @@ impl TrialState {
         self.is_changed(service) && !self.given_up.contains(service)
     }
 
-    /// Whether a service that does not run was stopped by somebody else, and stays so. Of one in the middle its treatment may be
-    /// why.
+    /// Whether a service was stopped by somebody else, and stays so: of one in the middle its treatment may be why.
     pub(crate) fn stays_stopped(&self, service: &ServiceName, running: &Running) -> bool {
         let is_settled = self.services.get(service).is_none_or(|found| found.is_settled);
         *running == Running::Stopped && is_settled

@@ -69,11 +69,16 @@ impl ServiceTreatment {
             };
             (file.path, text)
         };
-        let torrc = self.relay.as_ref().filter(|_| !self.torrc.is_empty()).map(|relay| {
+        let torrc = self.changed_relay().map(|relay| {
             let lines = self.torrc.iter().map(|(name, value)| format!("{name} {value}\n"));
             (relay.torrc.clone(), lines.collect())
         });
         self.files(paths, mark).into_iter().map(shown).chain(torrc).collect()
+    }
+
+    /// The relay, where its torrc is changed.
+    pub(crate) fn changed_relay(&self) -> Option<&Relay> {
+        self.relay.as_ref().filter(|_| !self.torrc.is_empty())
     }
 
     /// The drop-in, where the environment is changed.

@@ -223,7 +223,9 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
     let folder = paths.trial(name);
     let path = folder.join(PREPARED);
     if !is_begun(disk, &folder) {
-        return Err(unknown(disk, paths, name, folder));
+        // Where the names cannot be read it is not known whether there is one.
+        let known = names(disk, paths)?;
+        return Err(ChangeError::Unknown { name: name.to_owned(), folder, known });
     }
     let prepared = frozen(disk, &path)?;
     if prepared.plan.name != name {
@@ -234,18 +236,11 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
 }
 
 /// How far one of this host has come, without its lock.
-///
-/// # Errors
-///
-/// [`ChangeError::JournalLost`] where files of it are on the host that its journal knows nothing of.
+/// [`ChangeError::JournalLost`] where its journal knows nothing of files that are on the host.
 pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> {
-    let folder = paths.trial(name);
-    if !is_begun(&ThisDisk, &folder) {
-        return Err(unknown(&ThisDisk, paths, name, folder));
-    }
     let prepared = prepared_of(&ThisDisk, paths, name)?;
     let read = || {
-        let state = TrialState::of(&journal::read(&folder)?);
+        let state = TrialState::of(&journal::read(&paths.trial(name))?);
         check_accounted(&ThisDisk, paths, &prepared, &state).map(|()| state)
     };
     // Somebody may be at work: what a journal that is read now does not know is lost.
@@ -276,14 +271,6 @@ fn check_accounted(
          removed by hand, and what was there before is in {folder}/originals",
         some(files.into_iter())
     )))
-}
-
-fn unknown(disk: &dyn Disk, paths: &Paths, name: &str, folder: PathBuf) -> ChangeError {
-    match names(disk, paths) {
-        Ok(known) => ChangeError::Unknown { name: name.to_owned(), folder, known },
-        // Whether there is one is not known.
-        Err(error) => error,
-    }
 }
 
 /// Names of all transactions of this host, in order.

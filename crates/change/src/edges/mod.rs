@@ -25,8 +25,7 @@ pub(crate) use programs::can_be_asked;
 use crate::error::ServiceError;
 use crate::files::FileState;
 
-/// Files and folders. Nothing is sure to survive a power cut before it is synced: the bytes of a file by [`Self::sync`],
-/// its name by [`Self::sync_folder`].
+/// Files and folders. A power cut may undo what is not synced: bytes by [`Self::sync`], names by [`Self::sync_folder`].
 pub trait Disk {
     /// What is at a path, and the bytes of a regular file; links are not followed.
     fn look(&self, path: &Path) -> io::Result<(FileState, Vec<u8>)>;
@@ -57,8 +56,7 @@ pub trait Disk {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// The names in a folder, in no order.
     fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
-    /// Locks a file, which is made if it is missing, until what is given back is dropped or the process ends; `None` if
-    /// another process has it.
+    /// Locks a file, which may be missing, until that is dropped or the process ends; `None` if another process has it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
 }
 
@@ -72,8 +70,7 @@ pub trait HeldLock: std::fmt::Debug {
 pub trait Programs {
     /// The life that a process id stands for now.
     fn life(&self, pid: i32) -> Option<LifeKey>;
-    /// Which allocator a process uses; `passed` gives what its service was started with, where that cannot be read from the
-    /// process.
+    /// Which allocator a process uses; `passed` gives what its service was started with, if the process does not show it.
     fn identify(&self, pid: i32, passed: PassedVariables<'_>) -> Result<Identity, IdentifyError>;
     /// Whether a process runs its service's program, and not the service manager's own code before that.
     fn is_begun(&self, pid: i32) -> bool;
