@@ -41,9 +41,9 @@ fault "what ended under its treatment is not started again" state.rs \
 fault "what runs with the treatment is not restarted when it is put back" state.rs \
     's/!found\.changes\.is_empty\(\) && found\.life_before\.as_ref\(\) != Some\(life\)/false \&\& found.life_before.as_ref() != Some(life)/'
 fault "putting back is not announced" run.rs \
-    's/self\.trial\.note_done\(Event::Reverting \{ service: service\.clone\(\), why: None \}, self\.witness\);//'
+    's/self\.trial\.note_done\(revert\(&service, Stage::Reverting, None\)\);//'
 fault "what an earlier process left in the middle is not put back first" actions.rs \
-    's/first\.cloned\(\)\.collect\(\)/VecDeque::new()/'
+    's/first\.cloned\(\)\.collect\(\)/Vec::new()/'
 fault "a file is not brought to where it lasts" files.rs \
     's/disk\.sync\(beside\)\.map_err/Ok(()).map_err/'
 fault "the name of a file is not brought to where it lasts" files.rs \
@@ -63,7 +63,7 @@ fault "folders that were made stay" edit.rs \
 fault "no recovery timer is armed" host_files.rs \
     's/self\.put_host_files\(files\)\?;$/let _ = files;/'
 fault "the timer of a service is not stopped" service.rs \
-    's/let _ = self\.stop_unit\(&timer, TIMER_PATIENCE\);/let _ = timer;/'
+    's/let _ = self\.stop_unit\(&timer\);/let _ = timer;/'
 fault "a service that somebody stopped is started" state.rs \
     's/\*running == Running::Stopped && is_settled/is_settled \&\& false/'
 

@@ -1,18 +1,20 @@
 //! The loop: what is due, and waiting for what comes next.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
 use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use heaptrial_host::{HostFacts, HostRoot, Instant, SlowBudget};
 use heaptrial_model::ServiceName;
 use heaptrial_store::Store;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
 
 use crate::clock::{Clock, micros};
-use crate::examine::Examiner;
+use crate::examine::{Examiner, examiner};
 use crate::ledger::Ledger;
-use crate::lock::AgentLock;
 use crate::manager::Manager;
 use crate::metrics::Metrics;
 use crate::relays::Relays;
@@ -49,7 +51,8 @@ pub struct Agent {
     pub(crate) clock: Clock,
     pub(crate) due: Due,
     pub(crate) data_version: Option<i64>,
-    _lock: AgentLock,
+    /// Keeps a second agent from writing the same ticks.
+    _lock: File,
 }
 
 #[derive(Debug, Default)]
@@ -66,19 +69,19 @@ impl Agent {
     /// Where systemd cannot be reached, that is tried again while it runs.
     pub fn new(config: Config) -> Result<Self, AgentError> {
         let root = HostRoot::default();
-        let lock = AgentLock::take(&config)?;
+        let lock = lock(&config)?;
         let store = Store::create(&config.database)?;
         store.limit_cache(CACHE_KIB)?;
         let mut ledger = Ledger::new(store);
-        let facts = HostFacts::read(&root)?;
+        let facts = HostFacts::read(&root).map_err(|error| AgentError::Failed(error.to_string()))?;
         let boot_id = facts.boot_id.clone();
         let host_facts = serde_json::to_value(&facts).unwrap_or_default();
         let host_id = ledger.store.add_host(&boot_id, &host_facts)?;
         let metrics = config.metrics.as_ref().map(Metrics::serve).transpose()?;
         let now = Instant::now();
         Ok(Self {
-            examiner: Examiner::start(root.clone()).map_err(AgentError::system("start a thread"))?,
-            relays: Relays::start(root.clone()).map_err(AgentError::system("start a thread"))?,
+            examiner: examiner(root.clone())?,
+            relays: Relays::start(root.clone())?,
             ticking: Ticking::new(SlowBudget::new(SLOW_SHARE, SLOW_LEAST_GAP), micros(config.interval)),
             due: Due { rollup_us: now.boottime_us + 60_000_000, ..Due::default() },
             manager: Manager::new(config.scope),
@@ -171,14 +174,10 @@ impl Agent {
     /// Waits until something is due or happens; whether it is to stop.
     fn wait(&mut self, stop: BorrowedFd<'_>) -> Result<bool, AgentError> {
         let now_us = self.clock.now().boottime_us;
-        let host_us = if self.config.host_patterns.is_empty() { i64::MAX } else { self.due.host_us };
-        let next_us = self
-            .watched
-            .values()
-            .filter_map(|watched| watched.main.as_ref()?.examine_at_us())
-            .chain([self.due.changes_us, self.due.tick_us, self.due.relays_us, self.due.rollup_us, host_us])
-            .min()
-            .unwrap_or(now_us);
+        let examined = self.watched.values().filter_map(|watched| watched.main.as_ref()?.examine_at_us());
+        // What else is due can wait until changes are looked for.
+        let due = examined.chain([self.due.changes_us, self.due.tick_us, self.due.rollup_us]);
+        let next_us = due.min().unwrap_or(now_us);
         let left = (next_us - now_us).clamp(0, CHANGES_EVERY_US);
         let timeout = Timespec { tv_sec: left / 1_000_000, tv_nsec: left % 1_000_000 * 1000 };
         let mut waiting = [PollFd::from_borrowed_fd(stop, PollFlags::IN)];
@@ -186,6 +185,27 @@ impl Agent {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waiting[0].revents().is_empty()),
             Err(error) => Err(AgentError::system("wait")(error.into())),
         }
+    }
+}
+
+/// Takes the lock beside the database.
+fn lock(config: &Config) -> Result<File, AgentError> {
+    let mut path = config.database.clone().into_os_string();
+    path.push(".agent-lock");
+    let path = PathBuf::from(path);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        let made = fs::create_dir_all(folder);
+        made.map_err(AgentError::system(format!("make the folder {}", folder.display())))?;
+    }
+    let file = File::create(&path).map_err(AgentError::system(format!("make {}", path.display())))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(AgentError::Refused(format!(
+            "another agent samples into {} already (it holds {}); stop it first",
+            config.database.display(),
+            path.display()
+        ))),
+        Err(error) => Err(AgentError::system(format!("lock {}", path.display()))(error.into())),
     }
 }
 

@@ -16,6 +16,7 @@ struct Record {
     wall_us: i64,
     what: String,
     service: Option<ServiceName>,
+    stage: Option<String>,
 }
 
 /// The times in which transactions were at work on services, in microseconds since 1970; [`i64::MAX`] ends one that is under way.
@@ -37,20 +38,16 @@ impl Announced {
         let mut opened_us = i64::MIN;
         let mut open: HashMap<ServiceName, i64> = HashMap::new();
         for record in journal.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok()) {
-            let Some(service) = record.service else {
-                match record.what.as_str() {
-                    "opened" => opened_us = record.wall_us,
-                    "ended" => open.clear(),
-                    _ => {}
-                }
-                continue;
-            };
-            match record.what.as_str() {
-                "committed" | "reverted" | "revert_failed" | "dropped" => {
+            match (record.what.as_str(), record.stage.as_deref(), record.service) {
+                ("opened", _, _) => opened_us = record.wall_us,
+                ("ended", Some("stopped" | "reverted"), _) => open.clear(),
+                ("committed" | "dropped", _, Some(service))
+                | ("revert", Some("reverted" | "revert_failed"), Some(service)) => {
                     let from_us = open.remove(&service).unwrap_or(opened_us);
                     self.0.entry(service).or_default().push(from_us..=record.wall_us);
                 }
-                _ => _ = open.entry(service).or_insert(opened_us),
+                (_, _, Some(service)) => _ = open.entry(service).or_insert(opened_us),
+                (_, _, None) => {}
             }
         }
         for (service, from_us) in open {
@@ -73,7 +70,7 @@ mod tests {
 {"wall_us":150,"what":"committed","service":"a.service","life":{"boot_id":"b","pid":7,"start_ticks":5},"identity":null}
 {"wall_us":160,"what":"intent","service":"b.service","arm":"x","changes":[],"life":null}
 {"wall_us":300,"what":"opened","action":"revert"}
-{"wall_us":350,"what":"reverted","service":"a.service"}
+{"wall_us":350,"what":"revert","service":"a.service","stage":"reverted","why":null}
 {"wall_us":360,"what":"intent","serv"#;
 
     #[test]

@@ -23,12 +23,6 @@ impl Clock {
     }
 }
 
-/// By how much the wall clock was set between two moments of one boot, in microseconds.
-pub(crate) fn set_by(before: Instant, now: Instant) -> Option<i64> {
-    let by = (now.wall_us - now.boottime_us) - (before.wall_us - before.boottime_us);
-    (by.abs() >= JUMP_US).then_some(by)
-}
-
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
@@ -57,9 +51,10 @@ impl Moment {
         Self { boot_id: plan.boot_id.clone(), at: Instant { wall_us: plan.started_wall_us, boottime_us } }
     }
 
-    /// By how much the wall clock was set since, where that was on this boot: the boot clock begins at each.
+    /// By how many microseconds the wall clock was set since, where that was on this boot: the boot clock begins at each.
     pub(crate) fn clock_set_by(&self, boot_id: &str, now: Instant) -> Option<i64> {
-        if self.boot_id == boot_id { set_by(self.at, now) } else { None }
+        let by = (now.wall_us - now.boottime_us) - (self.at.wall_us - self.at.boottime_us);
+        (self.boot_id == boot_id && by.abs() >= JUMP_US).then_some(by)
     }
 
     /// How long ago that was; by the wall clock where the host was rebooted since.
@@ -83,9 +78,10 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_is_noticed_and_one_that_is_slewed_is_not() {
         let at = |boottime_us, offset| Instant { wall_us: boottime_us + offset, boottime_us };
-        let before = at(60_000_000, 5_000_000);
-        assert_eq!(set_by(before, at(120_000_000, 5_030_000)), None);
-        assert_eq!(set_by(before, at(120_000_000, -3_595_000_000)), Some(-3_600_000_000));
-        assert_eq!(set_by(before, at(120_000_000, 6_000_000)), Some(1_000_000));
+        let before = Moment { boot_id: "b".to_owned(), at: at(60_000_000, 5_000_000) };
+        let set_by = |now| before.clock_set_by("b", now);
+        assert_eq!(set_by(at(120_000_000, 5_030_000)), None);
+        assert_eq!(set_by(at(120_000_000, -3_595_000_000)), Some(-3_600_000_000));
+        assert_eq!(set_by(at(120_000_000, 6_000_000)), Some(1_000_000));
     }
 }

@@ -10,8 +10,7 @@ use crate::lives::OLDER;
 use crate::systemd_journal::{End, Ends};
 use crate::watched::Watched;
 
-/// The start of a process is known in hundredths of a second, rounded down, and the end of the run before it may be written
-/// as late: an end within this time belongs to that.
+/// Starts are known in hundredths of a second, rounded down: an end within this time is that of the run before.
 const START_US: i64 = 20_000;
 /// systemd may write an end so long after the process was missed.
 const WRITTEN_WITHIN_US: i64 = 1_000_000;
@@ -24,8 +23,7 @@ impl Agent {
         if !self.ledger.is_clear() {
             return;
         }
-        let unexplained = self.watched.values().filter(|watched| watched.known && watched.unexplained);
-        let names: Vec<ServiceName> = unexplained.map(|watched| watched.name.clone()).collect();
+        let names = self.names(|watched| watched.known && watched.unexplained);
         if names.is_empty() {
             return;
         }
@@ -34,15 +32,14 @@ impl Agent {
         names.iter().for_each(|name| self.explain(name, ends.as_ref(), &announced));
     }
 
-    /// Records how earlier lifetimes of a service ended. Where systemd may not have written an end yet, the next tick looks
-    /// again.
+    /// Records how earlier lifetimes of a service ended; the next tick looks again where systemd may not have written it yet.
     fn explain(&mut self, name: &ServiceName, ends: Option<&Ends>, announced: &Announced) {
         let now = self.clock.now();
         let Some(watched) = self.watched.get(name) else { return };
         let next = watched.main.as_ref();
         let from_us = watched.explained_until_us;
         let until_us = next.map_or(i64::MAX, |main| main.started.boottime_us + START_US);
-        let new = ends.map_or(&[][..], |ends| ends.of(name)).iter().filter(|end| {
+        let new = ends.and_then(|ends| ends.get(name)).into_iter().flatten().filter(|end| {
             from_us.is_none_or(|from_us| end.at.boottime_us > from_us) && end.at.boottime_us <= until_us
         });
         let new: Vec<&End> = new.collect();
@@ -95,9 +92,8 @@ impl Watched {
     }
 }
 
-/// How a lifetime ended, for the ledger, and the event that reports it, unless a command of Heaptrial has recorded it. `end` is
-/// what systemd's journal says, if anything; `by_heaptrial` whether a command of Heaptrial restarted the service, or is about
-/// to because the lifetime is older than its trial.
+/// How a lifetime ended by systemd's journal, and the event that reports it, unless a command of Heaptrial has recorded it.
+/// `by_heaptrial`: such a command restarted the service, or is about to because the lifetime is older than its trial.
 fn meaning(end: Option<&End>, by_heaptrial: bool) -> (Ending, Option<(KnownEvent, String)>) {
     let stopped = |text: &str| (Ending::Stopped, Some((KnownEvent::RestartUnplanned, text.to_owned())));
     let Some(end) = end else {
@@ -181,7 +177,7 @@ mod tests {
     }
 
     fn explain(fixture: &mut Fixture, ends: Vec<End>) {
-        fixture.agent.explain(&name(), Some(&Ends::with(&name(), ends)), &Announced::default());
+        fixture.agent.explain(&name(), Some(&Ends::from([(name(), ends)])), &Announced::default());
     }
 
     #[test]
@@ -190,7 +186,7 @@ mod tests {
             let mut fixture = Fixture::new();
             let (trial, service) = fixture.begin(TrialKind::Field, hours_ago(10));
             let started = hours_ago(5);
-            fixture.earlier_life(service, started, None);
+            fixture.earlier_life(service, started);
             fixture.agent.refresh_trials();
             if present {
                 fixture.find_main(hours_ago(1));
@@ -208,7 +204,7 @@ mod tests {
     fn lifetimes_that_nobody_saw_are_counted_once() {
         let mut fixture = Fixture::new();
         let (trial, service) = fixture.begin(TrialKind::Field, hours_ago(10));
-        fixture.earlier_life(service, hours_ago(9), None);
+        fixture.earlier_life(service, hours_ago(9));
         fixture.agent.refresh_trials();
         fixture.find_main(hours_ago(1));
         let ends: Vec<End> = [8, 7, 6].map(|hours| crash(hours, hours_ago(hours.into()))).into();
@@ -226,7 +222,7 @@ mod tests {
     fn an_end_that_is_not_written_yet_is_waited_for_and_then_unknown() {
         let mut fixture = Fixture::new();
         let (trial, service) = fixture.begin(TrialKind::Field, hours_ago(10));
-        fixture.earlier_life(service, hours_ago(9), None);
+        fixture.earlier_life(service, hours_ago(9));
         fixture.agent.refresh_trials();
         explain(&mut fixture, Vec::new());
         assert_eq!(fixture.lives(trial)[0].ending, None);

@@ -1,6 +1,5 @@
 use std::path::PathBuf;
 
-use heaptrial_host::HostError;
 use heaptrial_model::{Classified, ErrorClass};
 use heaptrial_store::StoreError;
 
@@ -9,8 +8,6 @@ use heaptrial_store::StoreError;
 pub enum AgentError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Host(#[from] HostError),
     #[error("{0}")]
     Refused(String),
     /// What it would write on nobody else sees.
@@ -34,7 +31,7 @@ impl Classified for AgentError {
         match self {
             Self::Store(error) => error.class(),
             Self::Refused(_) => ErrorClass::Refused,
-            Self::DatabaseGone { .. } | Self::Failed(_) | Self::Host(_) => ErrorClass::Failed,
+            Self::DatabaseGone { .. } | Self::Failed(_) => ErrorClass::Failed,
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Examining processes in a thread of its own: it takes tens of milliseconds, which a tick must not wait for.
 
 use std::collections::BTreeSet;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 use heaptrial_allocator::Identifier;
 use heaptrial_host::{HostRoot, Member, Process};
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
-/// The files that a process has mapped with code in them: name, device, inode. While they are the same, so is the
-/// allocator.
+use crate::AgentError;
+use crate::worker::Worker;
+
+/// Mapped files with code: name, device, inode. While they are the same, so is the allocator.
 pub(crate) type Signature = BTreeSet<(String, String, u64)>;
 
 #[derive(Debug)]
@@ -18,8 +19,7 @@ pub(crate) struct Request {
     /// What it had mapped when it was examined last; nothing more is done while that is the same.
     pub(crate) known: Option<Signature>,
     pub(crate) passed: Option<Vec<(String, String)>>,
-    /// The process of the service that holds most of its memory, where that is not the main one: what it runs is what the figures
-    /// are about.
+    /// The process that holds most of the service's memory, where that is not the main one: the figures are about it.
     pub(crate) larger: Option<Member>,
 }
 
@@ -40,45 +40,21 @@ pub(crate) enum Found {
     Gone,
 }
 
-#[derive(Debug)]
-pub(crate) struct Examiner {
-    requests: Sender<Request>,
-    answers: Receiver<Answer>,
-}
+pub(crate) type Examiner = Worker<Request, Answer>;
 
-impl Examiner {
-    pub(crate) fn start(root: HostRoot) -> std::io::Result<Self> {
-        let (requests, incoming) = channel::<Request>();
-        let (outgoing, answers) = channel();
-        std::thread::Builder::new().name("examiner".into()).spawn(move || {
-            for request in incoming {
-                let (found, replaced) = examine(&root, &request);
-                let answer = Answer { name: request.name, key: request.key, found, replaced };
-                if outgoing.send(answer).is_err() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self { requests, answers })
-    }
-
-    pub(crate) fn ask(&self, request: Request) {
-        // The thread ends only with this process.
-        let _ = self.requests.send(request);
-    }
-
-    pub(crate) fn answers(&self) -> Vec<Answer> {
-        self.answers.try_iter().collect()
-    }
+/// A thread that examines processes.
+pub(crate) fn examiner(root: HostRoot) -> Result<Examiner, AgentError> {
+    Worker::start("examiner", move |request: Request| {
+        let (found, replaced) = examine(&root, &request);
+        Answer { name: request.name, key: request.key, found, replaced }
+    })
 }
 
 fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
     let main = Process::new(root, request.key.pid);
-    let process = match &request.larger {
-        Some(member) => Process::new(root, member.pid),
-        None => Process::new(root, request.key.pid),
-    };
-    let image = request.larger.as_ref().map_or(request.key.start_ticks, |member| member.image.0);
+    let own = (request.key.pid, request.key.start_ticks);
+    let (pid, image) = request.larger.as_ref().map_or(own, |member| (member.pid, member.image.0));
+    let process = Process::new(root, pid);
     // Their numbers may be other processes' by now.
     let same_lives = || {
         main.life_key().is_ok_and(|key| key == request.key)

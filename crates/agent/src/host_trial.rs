@@ -1,5 +1,4 @@
-//! Services of the host that are in no trial, sampled as a trial of kind `host` with the one arm `as found`. Their past
-//! memory is what a later trial is planned with.
+//! Services in no trial, sampled as a trial of kind `host` with one arm: a later trial is planned with what they took.
 
 use std::collections::HashMap;
 
@@ -42,8 +41,7 @@ impl Agent {
         self.due.tick_us = self.due.tick_us.min(now.boottime_us + 1_000_000);
     }
 
-    /// Forgets services that were sampled for the host alone, do not run and are not listed any more: units that exist for one run
-    /// only would gather without end.
+    /// Forgets services of the host alone that do not run and are not listed: units of one run would gather without end.
     fn drop_absent(&mut self, listed: &[ServiceName]) {
         self.watched.retain(|name, watched| {
             watched.main.is_some() || watched.seats.iter().any(|seat| !seat.of_host) || listed.contains(name)
@@ -54,9 +52,17 @@ impl Agent {
         if self.trials.iter().any(|trial| trial.of_host) {
             return Ok(());
         }
-        let trial = NewTrial {
-            name: NAME.into(),
-            kind: TrialKind::Host,
+        let trial = self.untreated_trial(NAME, TrialKind::Host, now);
+        self.ledger.store.begin_field_trial(&trial, &[None], &[])?;
+        self.refresh_trials();
+        Ok(())
+    }
+
+    /// A trial with one arm, which has no treatment.
+    pub(crate) fn untreated_trial(&self, name: &str, kind: TrialKind, start: Instant) -> NewTrial {
+        NewTrial {
+            name: name.into(),
+            kind,
             boot_id: self.boot_id.clone(),
             host_facts: self.host_facts.clone(),
             metric: Metric::Rss,
@@ -64,14 +70,11 @@ impl Agent {
             repeats: 1,
             planned_us: 0,
             arms: vec![Arm { name: ARM.into(), control: true, treatment: Treatment::default() }],
-            parameters: serde_json::json!({ "started_boottime_us": now.boottime_us }),
+            parameters: serde_json::json!({ "started_boottime_us": start.boottime_us }),
             command: "heaptrial agent".into(),
             tool_version: env!("CARGO_PKG_VERSION").into(),
-            started_wall_us: now.wall_us,
-        };
-        self.ledger.store.begin_field_trial(&trial, &[None], &[])?;
-        self.refresh_trials();
-        Ok(())
+            started_wall_us: start.wall_us,
+        }
     }
 
     fn seat_host_services(&mut self, names: Vec<ServiceName>, now: Instant) -> Result<(), StoreError> {

@@ -9,14 +9,14 @@ use crate::watched::Seat;
 
 #[derive(Debug)]
 pub(crate) enum Write {
-    Event { trial_id: i64, service_id: Option<i64>, wall_us: i64, kind: KnownEvent, text: String },
+    Event { trial_id: i64, service_id: i64, wall_us: i64, kind: KnownEvent, text: String },
     EndLife { life_id: i64, at: (i64, i64), ending: Ending },
     Identity { life_id: i64, identity: Option<Box<Identity>>, contamination: Option<String> },
 }
 
 impl Write {
     pub(crate) fn event(seat: &Seat, wall_us: i64, kind: KnownEvent, text: String) -> Self {
-        Self::Event { trial_id: seat.trial_id, service_id: Some(seat.service_id), wall_us, kind, text }
+        Self::Event { trial_id: seat.trial_id, service_id: seat.service_id, wall_us, kind, text }
     }
 }
 
@@ -40,19 +40,15 @@ impl Ledger {
     }
 
     pub(crate) fn flush(&mut self) {
-        if self.is_clear() {
-            return;
-        }
         while let Some(write) = self.pending.front() {
             match apply(&mut self.store, write) {
                 Err(error) if error.is_passing() => return self.say_unwritable(&error),
                 // A trial that was removed meanwhile, say: it will never succeed.
                 Err(error) => eprintln!("{write:?} could not be recorded: {error}"),
-                Ok(()) => {}
+                Ok(()) => self.written(),
             }
             self.pending.pop_front();
         }
-        self.written();
     }
 
     pub(crate) fn written(&mut self) {
@@ -75,7 +71,7 @@ impl Ledger {
 fn apply(store: &mut Store, write: &Write) -> Result<(), StoreError> {
     match write {
         Write::Event { trial_id, service_id, wall_us, kind, text } => {
-            store.add_event(*trial_id, *service_id, *wall_us, *kind, text)
+            store.add_event(*trial_id, Some(*service_id), *wall_us, *kind, text)
         }
         Write::EndLife { life_id, at, ending } => store.end_life(*life_id, *at, ending),
         Write::Identity { life_id, identity, contamination } => {

@@ -1,10 +1,9 @@
 //! Samples the services of running trials on this host, keeps their ledger, and records what happened to them.
 //!
-//! One thread does everything about time and the database: it waits for the next tick and for changes that commands make.
-//! At a tick it samples every main process, asks systemd about services that have none any more, and reads from systemd's
-//! journal how their processes ended. What may take long has threads of its own: identifying processes, asking
-//! relays, serving metrics. Every tick of a trial is one transaction, so that a kill at any moment loses nothing that
-//! was committed; after a restart the ledger is continued, and what was missed is recorded as a gap.
+//! One thread does everything about time and the database. At a tick it samples every main process, asks systemd about
+//! services that have none any more, and reads from systemd's journal how their processes ended. Threads of their own
+//! identify processes, ask relays and serve metrics. A tick of a trial is one transaction: a kill loses nothing that was
+//! committed. After a restart the ledger is continued, and what was missed is recorded as a gap.
 
 mod agent;
 mod announced;
@@ -15,10 +14,8 @@ mod examine;
 mod host_trial;
 mod ledger;
 mod lives;
-mod lock;
 mod manager;
 mod metrics;
-mod own;
 mod proofs;
 mod relays;
 mod rollup;
@@ -30,6 +27,7 @@ mod trials;
 mod unit_file;
 mod unread;
 mod watched;
+mod worker;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,7 +36,7 @@ use heaptrial_host::Scope;
 
 pub use agent::Agent;
 pub use error::AgentError;
-pub use metrics::{MetricsAddress, MetricsAddressError};
+pub use metrics::MetricsAddress;
 pub use unit_file::{UNIT_FILE, UNIT_NAME, UnitOptions, unit_file};
 
 use heaptrial_model::ServicePattern;

@@ -6,18 +6,16 @@ use heaptrial_model::{KnownEvent, ServiceName};
 
 use crate::agent::Agent;
 use crate::ledger::Write;
-use crate::watched::Main;
+use crate::watched::{Main, Watched};
 
 /// After this long without a main process it is recorded that a service is down.
 const DOWN_AFTER_US: i64 = 10_000_000;
 pub(crate) const OLDER: &str = "it was started before the trial began, so not under its arm's treatment";
 
 impl Agent {
-    /// Asks systemd about services without a main process, records how earlier ones ended, and enters new ones into the
-    /// ledger. Returns the services whose main process is new.
+    /// Finds main processes, records how earlier ones ended, and enters new ones. Returns the services that have a new one.
     pub(crate) fn look_for_mains(&mut self) -> Vec<ServiceName> {
-        let missing = self.watched.values().filter(|watched| watched.main.is_none());
-        let missing: Vec<ServiceName> = missing.map(|watched| watched.name.clone()).collect();
+        let missing = self.names(|watched| watched.main.is_none());
         let mut found = Vec::new();
         if !missing.is_empty() {
             let statuses = self.manager.ask(|systemd| {
@@ -37,11 +35,15 @@ impl Agent {
             }
         }
         self.explain_ends();
-        let unwritten = self.watched.values().filter(|watched| watched.main.is_some());
-        let unwritten = unwritten.filter(|watched| watched.seats.iter().any(|seat| seat.life_id.is_none()));
-        let unwritten: Vec<ServiceName> = unwritten.map(|watched| watched.name.clone()).collect();
+        let is_unwritten = |watched: &Watched| watched.seats.iter().any(|seat| seat.life_id.is_none());
+        let unwritten = self.names(|watched| watched.main.is_some() && is_unwritten(watched));
         unwritten.iter().for_each(|name| self.enter_lives(name));
         found
+    }
+
+    pub(crate) fn names(&self, wanted: impl Fn(&Watched) -> bool) -> Vec<ServiceName> {
+        let found = self.watched.iter().filter(|(_, watched)| wanted(watched));
+        found.map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether a service has this main process now.
@@ -98,8 +100,7 @@ impl Agent {
         }
     }
 
-    /// Enters the main process of a service into the ledgers of its trials, where it is not there yet. What cannot be
-    /// written now is tried again by the next tick.
+    /// Enters the main process of a service into the ledgers of its trials; the next tick tries again what failed.
     pub(crate) fn enter_lives(&mut self, name: &ServiceName) {
         self.ledger.flush();
         if !self.ledger.is_clear() {

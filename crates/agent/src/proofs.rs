@@ -1,7 +1,9 @@
 //! Proofs of what main processes run, and checks of what is proved.
 
+use std::collections::HashMap;
+
 use heaptrial_allocator::prove;
-use heaptrial_host::systemd::Manager as _;
+use heaptrial_host::systemd::{Manager as _, UnitEnvironment};
 use heaptrial_model::{KnownEvent, ServiceName, with_reason};
 
 use crate::agent::Agent;
@@ -25,59 +27,40 @@ impl Agent {
     /// Has examined what is due.
     pub(crate) fn examine_due(&mut self) {
         let now_us = self.clock.now().boottime_us;
-        let mut requests = Vec::new();
-        for watched in self.watched.values_mut() {
-            let is_due = |main: &&mut Main| main.examine_at_us().is_some_and(|at_us| at_us <= now_us);
-            let Some(main) = watched.main.as_mut().filter(is_due) else { continue };
-            if let Proof::Due { .. } = main.proof {
-                main.proof = Proof::Asked;
-            }
-            main.next_check_us = now_us + CHECK_EVERY_US;
-            requests.push(Request {
-                name: watched.name.clone(),
-                key: main.key.clone(),
-                known: main.signature.clone(),
-                passed: main.passed.clone(),
-                larger: main.larger(),
-            });
-        }
+        let is_due = |main: &&Main| main.examine_at_us().is_some_and(|at_us| at_us <= now_us);
+        let due = self.names(|watched| watched.main.as_ref().filter(is_due).is_some());
         // When a life is new, systemd has loaded what it was started with.
-        let new = requests.iter().filter(|request| request.passed.is_none());
-        let new: Vec<ServiceName> = new.map(|request| request.name.clone()).collect();
+        let is_new = |main: &Main| main.passed.is_none();
+        let new = self.names(|watched| watched.main.as_ref().filter(is_due).is_some_and(is_new));
         let environments = match new.as_slice() {
             [] => None,
             names => self.manager.ask(|systemd| systemd.environments(names)),
         };
-        for environment in environments.iter().flatten() {
-            let of_it = |request: &&mut Request| request.name == environment.name;
-            if let Some(request) = requests.iter_mut().find(of_it) {
-                request.passed = Some(environment.variables());
-                let main = self.watched.get_mut(&request.name).and_then(|watched| watched.main.as_mut());
-                main.into_iter().for_each(|main| main.passed.clone_from(&request.passed));
+        let passed = new.into_iter().zip(environments.into_iter().flatten());
+        let mut passed: HashMap<ServiceName, UnitEnvironment> = passed.collect();
+        for name in due {
+            let main = self.watched.get_mut(&name).and_then(|watched| watched.main.as_mut());
+            let Some(main) = main else { continue };
+            if let Proof::Due { .. } = main.proof {
+                main.proof = Proof::Asked;
             }
+            main.next_check_us = now_us + CHECK_EVERY_US;
+            main.passed = passed.remove(&name).map(|found| found.variables()).or(main.passed.take());
+            let (key, known, passed) = (main.key.clone(), main.signature.clone(), main.passed.clone());
+            self.examiner.ask(Request { name, key, known, passed, larger: main.larger() });
         }
-        requests.into_iter().for_each(|request| self.examiner.ask(request));
     }
 
     /// Takes note of what was examined.
     pub(crate) fn take_answers(&mut self) {
-        for answer in self.examiner.answers() {
-            let is_current = self
-                .watched
-                .get(&answer.name)
-                .and_then(|watched| watched.main.as_ref())
-                .is_some_and(|main| main.key == answer.key);
-            if is_current {
-                self.take_answer(answer);
-            }
-        }
+        self.examiner.answers().into_iter().for_each(|answer| self.take_answer(answer));
     }
 
     fn take_answer(&mut self, answer: Answer) {
         let now = self.clock.now();
         let name = answer.name;
         let Some(watched) = self.watched.get_mut(&name) else { return };
-        let Some(main) = &mut watched.main else { return };
+        let Some(main) = watched.main.as_mut().filter(|main| main.key == answer.key) else { return };
         let before = main.proved().cloned();
         let age_us = now.boottime_us - main.started.boottime_us;
         let again = Proof::Due { at_us: now.boottime_us + RETRY_US };
@@ -117,8 +100,7 @@ impl Agent {
         self.record_replaced(&name, &answer.replaced);
     }
 
-    /// Files that were removed or replaced on disk, as by an upgrade, while the process runs on with the old ones. Each is recorded
-    /// once by an agent.
+    /// Records once each file that was removed or replaced on disk, as by an upgrade, while the process runs on with it.
     fn record_replaced(&mut self, name: &ServiceName, replaced: &[String]) {
         let Some(watched) = self.watched.get_mut(name) else { return };
         let Some(main) = watched.main.as_mut().filter(|_| !replaced.is_empty()) else { return };

@@ -1,16 +1,15 @@
 //! The work of Tor relays, asked by a thread of its own with short patience.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use heaptrial_host::{HostRoot, Instant, Process};
 use heaptrial_model::{KnownEvent, LifeKey, ServiceName, TorFlag};
 use heaptrial_relay::{Relay, RelayReadings, TorError};
 
+use crate::AgentError;
 use crate::agent::Agent;
+use crate::worker::Worker;
 
 /// Relays are asked this often.
 const EVERY_US: i64 = 600_000_000;
@@ -23,31 +22,18 @@ type Answer = Result<RelayReadings, TorError>;
 
 #[derive(Debug)]
 pub(crate) struct Relays {
-    rounds: Sender<Vec<(ServiceName, LifeKey)>>,
-    answers: Receiver<(ServiceName, LifeKey, Answer)>,
-    busy: Arc<AtomicBool>,
+    worker: Worker<(ServiceName, LifeKey), (ServiceName, LifeKey, Option<Answer>)>,
     /// Services that did not answer, with the number of times in a row.
     silent: HashMap<ServiceName, u32>,
 }
 
 impl Relays {
-    pub(crate) fn start(root: HostRoot) -> std::io::Result<Self> {
-        let (rounds, incoming) = channel::<Vec<(ServiceName, LifeKey)>>();
-        let (outgoing, answers) = channel();
-        let busy = Arc::new(AtomicBool::new(false));
-        let done = busy.clone();
-        std::thread::Builder::new().name("relays".into()).spawn(move || {
-            for round in incoming {
-                for (name, key) in round {
-                    let Some(answer) = ask(&root, &key) else { continue };
-                    if outgoing.send((name, key, answer)).is_err() {
-                        return;
-                    }
-                }
-                done.store(false, Ordering::Release);
-            }
-        })?;
-        Ok(Self { rounds, answers, busy, silent: HashMap::new() })
+    pub(crate) fn start(root: HostRoot) -> Result<Self, AgentError> {
+        let answer = move |(name, key): (ServiceName, LifeKey)| {
+            let answer = ask(&root, &key);
+            (name, key, answer)
+        };
+        Ok(Self { worker: Worker::start("relays", answer)?, silent: HashMap::new() })
     }
 }
 
@@ -70,27 +56,23 @@ impl Agent {
         self.due.relays_us = now + AGAIN_US;
         let round: Vec<(ServiceName, LifeKey)> = self
             .watched
-            .values()
-            .filter_map(|watched| Some((watched.name.clone(), watched.main.as_ref()?.key.clone())))
+            .iter()
+            .filter_map(|(name, watched)| Some((name.clone(), watched.main.as_ref()?.key.clone())))
             .collect();
-        if round.is_empty() || self.relays.busy.swap(true, Ordering::Acquire) {
+        if round.is_empty() || !self.relays.worker.is_idle() {
             return;
         }
-        // The thread ends only with this process.
-        let _ = self.relays.rounds.send(round);
+        round.into_iter().for_each(|service| self.relays.worker.ask(service));
         self.due.relays_us = now + EVERY_US;
     }
 
     /// What relays answered since the last tick.
     pub(crate) fn relay_observations(&mut self) -> Vec<(ServiceName, &'static str, f64)> {
-        let answers: Vec<_> = self.relays.answers.try_iter().collect();
         let mut observations = Vec::new();
         let mut named = HashSet::new();
-        for (name, key, answer) in answers {
+        for (name, key, answer) in self.relays.worker.answers() {
             let main = self.watched.get(&name).and_then(|watched| watched.main.as_ref());
-            if main.is_none_or(|main| main.key != key) {
-                continue;
-            }
+            let (Some(answer), true) = (answer, main.is_some_and(|main| main.key == key)) else { continue };
             match answer {
                 // A tick holds one value of each name.
                 Ok(readings) if named.insert(name.clone()) => {
@@ -103,17 +85,13 @@ impl Agent {
                 Err(why) => {
                     let failures = self.relays.silent.entry(name.clone()).or_insert(0);
                     *failures += 1;
-                    match *failures {
+                    if *failures == 1 {
                         // One that was just started has no control socket yet.
-                        1 => {
-                            let again_us = Instant::now().boottime_us + AGAIN_US;
-                            self.due.relays_us = self.due.relays_us.min(again_us);
-                        }
-                        2 => {
-                            let text = format!("the relay does not answer: {why}");
-                            self.record(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
-                        }
-                        _ => {}
+                        let again_us = Instant::now().boottime_us + AGAIN_US;
+                        self.due.relays_us = self.due.relays_us.min(again_us);
+                    } else if *failures == 2 {
+                        let text = format!("the relay does not answer: {why}");
+                        self.record(&name, self.clock.now().wall_us, KnownEvent::RelaySilent, &text);
                     }
                 }
             }

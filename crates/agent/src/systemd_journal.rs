@@ -1,8 +1,7 @@
-//! How runs of units ended, from what systemd writes into its journal: exit codes, signals and OOM kills, also of the time
-//! when no agent ran.
+//! How runs of units ended, by systemd's journal: exit codes, signals and OOM kills, also while no agent ran.
 //!
-//! Fields and ids of messages are those of systemd 252 (`src/systemd/sd-messages.h`). Every run of a unit has an invocation
-//! id of its own. A process that ends with success leaves no exit code, but the end of its run.
+//! Fields and ids are those of systemd 252 (`sd-messages.h`). Every run of a unit has an invocation id of its own. A process
+//! that ends with success leaves no exit code, but the end of its run.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -68,19 +67,7 @@ impl Record {
     }
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Ends(HashMap<ServiceName, Vec<End>>);
-
-impl Ends {
-    pub(crate) fn of(&self, service: &ServiceName) -> &[End] {
-        self.0.get(service).map_or(&[], Vec::as_slice)
-    }
-
-    #[cfg(test)]
-    pub(crate) fn with(service: &ServiceName, ends: Vec<End>) -> Self {
-        Self(HashMap::from([(service.clone(), ends)]))
-    }
-}
+pub(crate) type Ends = HashMap<ServiceName, Vec<End>>;
 
 /// systemd's journal of this boot, by way of journalctl(1).
 #[derive(Debug)]
@@ -130,8 +117,7 @@ impl SystemdJournal {
         let mut command = Command::new("journalctl");
         command.args(["--output=json", "--all", "--quiet", "--no-pager", "--lines", MOST_RECORDS]);
         command
-            .arg(format!("--output-fields={FIELDS}"))
-            .arg(format!("_BOOT_ID={}", self.boot_id))
+            .args([format!("--output-fields={FIELDS}"), format!("_BOOT_ID={}", self.boot_id)])
             .args(matches);
         let why = match command.output() {
             Ok(output) if output.status.success() => {
@@ -162,8 +148,7 @@ fn monotonic_to_boot_us() -> i64 {
 }
 
 fn fold(records: &[Record], services: &[ServiceName], offset_us: i64) -> Ends {
-    let ends = services.iter().map(|service| (service.clone(), ends_of(service, records, offset_us)));
-    Ends(ends.collect())
+    services.iter().map(|service| (service.clone(), ends_of(service, records, offset_us))).collect()
 }
 
 fn ends_of(service: &ServiceName, records: &[Record], offset_us: i64) -> Vec<End> {
@@ -219,7 +204,7 @@ pub(crate) mod tests {
     }
 
     fn shown(ends: &Ends, unit: &str) -> Vec<(Option<Ending>, String, bool)> {
-        let ends = ends.of(&unit.parse().unwrap());
+        let ends = &ends[&unit.parse().unwrap()];
         ends.iter().map(|end| (end.how.clone(), end.result.clone(), end.by_job)).collect()
     }
 
@@ -235,7 +220,7 @@ pub(crate) mod tests {
         // ABRT, KILL, TERM by hand, a restart, a stop.
         let expected = [killed(6), killed(9), success(false), success(true), success(true)];
         assert_eq!(shown(&ends, "slp.service"), expected);
-        let of_kill = &ends.of(&"slp.service".parse().unwrap())[1];
+        let of_kill = &ends[&"slp.service".parse().unwrap()][1];
         assert_eq!(of_kill.at, Instant { wall_us: 1_795_828_676_675_257, boottime_us: 13_108_082_664 });
     }
 }

@@ -1,8 +1,8 @@
 //! An agent on a database of its own, for tests; systemd may be there or not.
 
 use heaptrial_host::Instant;
-use heaptrial_model::{Arm, LifeKey, Metric, ServiceName, Treatment, TrialKind};
-use heaptrial_store::{EventRecord, LifeRecord, NewService, NewTrial, TickInput};
+use heaptrial_model::{LifeKey, ServiceName, TrialKind};
+use heaptrial_store::{EventRecord, LifeRecord, NewService, TickInput};
 
 use crate::Config;
 use crate::agent::Agent;
@@ -27,28 +27,9 @@ impl Fixture {
 
     /// Begins a trial with the one service; gives the row ids of both.
     pub(crate) fn begin(&mut self, kind: TrialKind, start: Instant) -> (i64, i64) {
-        let trial = NewTrial {
-            name: kind.to_string(),
-            kind,
-            boot_id: self.agent.boot_id.clone(),
-            host_facts: serde_json::json!({}),
-            metric: Metric::Rss,
-            seed: 0,
-            repeats: 1,
-            planned_us: 0,
-            arms: vec![Arm { name: "arm".into(), control: true, treatment: Treatment::default() }],
-            parameters: serde_json::json!({ "started_boottime_us": start.boottime_us }),
-            command: String::new(),
-            tool_version: String::new(),
-            started_wall_us: start.wall_us,
-        };
-        let service = NewService {
-            name: UNIT.into(),
-            arm: 0,
-            block: 0,
-            position: 0,
-            attributes: serde_json::Value::Null,
-        };
+        let trial = self.agent.untreated_trial(&kind.to_string(), kind, start);
+        let (name, attributes) = (UNIT.to_owned(), serde_json::Value::Null);
+        let service = NewService { name, arm: 0, block: 0, position: 0, attributes };
         let store = &mut self.agent.ledger.store;
         let trial = store.begin_field_trial(&trial, &[None], &[service]).unwrap();
         (trial, store.services(trial).unwrap()[0].id)
@@ -74,15 +55,10 @@ impl Fixture {
     }
 
     /// A life of this boot that the agent saw before it was restarted.
-    pub(crate) fn earlier_life(
-        &mut self,
-        service: i64,
-        started: Instant,
-        contamination: Option<&str>,
-    ) -> i64 {
+    pub(crate) fn earlier_life(&mut self, service: i64, started: Instant) {
         let key = LifeKey { boot_id: self.agent.boot_id.clone(), pid: 1, start_ticks: 1 };
         let started = (started.wall_us, started.boottime_us);
-        self.agent.ledger.store.add_life(service, &key, started, None, contamination).unwrap()
+        self.agent.ledger.store.add_life(service, &key, started, None, None).unwrap();
     }
 
     /// Has this process be found as the main process, as if it had begun then.

@@ -61,8 +61,7 @@ impl Agent {
 
     fn read(&mut self) -> Readings {
         let mut readings = Readings { observations: self.relay_observations(), ..Readings::default() };
-        let names: Vec<ServiceName> = self.watched.keys().cloned().collect();
-        self.sample_services(&names, &mut readings);
+        self.sample_services(&self.names(|_| true), &mut readings);
         let new = self.look_for_mains();
         self.sample_services(&new, &mut readings);
         readings.slow = self.read_slow();
@@ -101,22 +100,14 @@ impl Agent {
         }
         self.ticking.slow_turn += 1;
         let turn = self.ticking.slow_turn % self.watched.len().max(1);
-        let watched = self.watched.values_mut().nth(turn)?;
+        let (name, watched) = self.watched.iter_mut().nth(turn)?;
         let slow = watched.main.as_mut()?.sampler.read_slow().ok()?;
         self.ticking.slow_budget.spent(elapsed, Duration::from_micros(slow.cost_us));
-        Some((watched.name.clone(), slow))
+        Some((name.clone(), slow))
     }
 
     fn tick_of(&self, index: usize, readings: &Readings, now: Instant) -> TickInput {
         let trial = &self.trials[index];
-        let mut tick = TickInput {
-            sequence: trial.next_sequence,
-            wall_us: now.wall_us,
-            boottime_us: now.boottime_us,
-            host_id: Some(self.host_id),
-            events: unread::events(trial, &self.boot_id, now, self.ticking.interval_us),
-            ..TickInput::default()
-        };
         let life_of = |name: &ServiceName| {
             let watched = self.watched.get(name)?;
             watched.seats.iter().find(|seat| seat.trial_id == trial.id)?.life_id
@@ -124,15 +115,20 @@ impl Agent {
         let mut samples: Vec<(i64, Sample)> =
             readings.samples.iter().filter_map(|(name, sample)| Some((life_of(name)?, *sample))).collect();
         samples.sort_unstable_by_key(|(life_id, _)| *life_id);
-        tick.samples = samples;
-        tick.slow_samples =
-            readings.slow.iter().filter_map(|(name, slow)| Some((life_of(name)?, *slow))).collect();
-        tick.observations = readings
-            .observations
-            .iter()
-            .filter_map(|(name, what, value)| Some((life_of(name)?, *what, *value)))
-            .collect();
-        tick
+        let slow = readings.slow.iter().filter_map(|(name, slow)| Some((life_of(name)?, *slow)));
+        let observed = readings.observations.iter();
+        let observed = observed.filter_map(|(name, what, value)| Some((life_of(name)?, *what, *value)));
+        TickInput {
+            sequence: trial.next_sequence,
+            wall_us: now.wall_us,
+            boottime_us: now.boottime_us,
+            host_id: Some(self.host_id),
+            events: unread::events(trial, &self.boot_id, now, self.ticking.interval_us),
+            samples,
+            slow_samples: slow.collect(),
+            observations: observed.collect(),
+            ..TickInput::default()
+        }
     }
 
     fn write(&mut self, index: usize, tick: &TickInput) {

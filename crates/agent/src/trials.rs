@@ -148,11 +148,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Gives a service a place in a trial, in which it is no longer sampled for the host alone. Its life stays open there: it may
-    /// come back.
+    /// Gives a service a place in a trial, in place of the host's own; there its life stays open, since it may come back.
     pub(crate) fn seat(&mut self, name: ServiceName, seat: Seat, now: Instant) {
         let watched = self.watched.entry(name.clone());
-        let watched = watched.or_insert_with(|| Watched::new(name.clone(), now.boottime_us));
+        let new = || Watched { missed_us: now.boottime_us, unexplained: true, ..Watched::default() };
+        let watched = watched.or_insert_with(new);
         watched.seats.push(seat);
         let in_a_trial = watched.seats.iter().any(|seat| !seat.of_host);
         watched.seats.retain(|seat| !(seat.of_host && in_a_trial));

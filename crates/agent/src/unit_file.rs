@@ -24,8 +24,7 @@ pub struct UnitOptions {
     pub writes_to: Vec<PathBuf>,
 }
 
-/// The text for a program elsewhere, what it keeps in these folders, and what it is to do. `None` where the path of the program
-/// cannot stand in a unit file as one word, or an option not on one line.
+/// The text for a program elsewhere, with folders and options; `None` where one of them cannot stand in a unit file.
 pub fn unit_file(program: &Path, paths: &Paths, options: &UnitOptions) -> Option<String> {
     let program = program.to_str().filter(|path| path.starts_with('/')).and_then(unit_word)?;
     let text = if paths.scope.is_system() { UNIT_FILE } else { USER_UNIT_FILE };

@@ -1,5 +1,5 @@
-//! What happened since the tick before: the host was rebooted, nothing was read, or the wall clock was set. The tick before
-//! may be one of an earlier agent; before the first one it is the trial's start.
+//! What happened since the tick before, which may be one of an earlier agent, or since the trial's start: the host was
+//! rebooted, nothing was read, or the wall clock was set.
 
 use heaptrial_host::Instant;
 use heaptrial_model::KnownEvent;
@@ -9,8 +9,6 @@ use crate::trials::{Lost, Trial};
 
 /// From the beginning of a trial to its first tick, at most.
 const TAKEN_UP_US: i64 = 10_000_000;
-/// So much of a boot id distinguishes it.
-const SHORT: usize = 8;
 
 /// Kind and text of each. A boot is reported however short it was, with how long nothing was read: there is no gap as well.
 pub(crate) fn events(
@@ -32,6 +30,8 @@ pub(crate) fn events(
             0.. => format!("no sample was taken for {}", human(unread_us)),
             _ => "no sample was taken for a time that is not known: the wall clock was set back".to_owned(),
         };
+        // So much of an id distinguishes it.
+        let short = |id: &str| id.get(..8).unwrap_or(id).to_owned();
         let (boot, earlier) = (short(boot_id), short(&trial.last.boot_id));
         let text = format!("the host was rebooted as boot {boot} after {earlier}; {unread}");
         events.push((KnownEvent::Reboot, text));
@@ -53,10 +53,6 @@ pub(crate) fn events(
 
 fn unwritten(lost: &Lost) -> String {
     format!("{} ticks could not be written: {}", lost.ticks, lost.why)
-}
-
-fn short(boot_id: &str) -> &str {
-    boot_id.get(..SHORT).unwrap_or(boot_id)
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use heaptrial_allocator::Expected;
-use heaptrial_host::{Cgroup, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler};
-use heaptrial_model::{Identity, LifeKey, Sample, ServiceName};
+use heaptrial_host::{
+    CgroupReader, HostError, HostRoot, Instant, Member, Process, ProcessTree, ServiceSampler,
+};
+use heaptrial_model::{Identity, LifeKey, Sample};
 
 use crate::clock::{Moment, start_of};
 use crate::examine::Signature;
@@ -19,9 +21,8 @@ const MOVED_WITHIN: Duration = Duration::from_secs(1);
 const CHECK_AGAIN_US: i64 = 10_000_000;
 
 /// A service under watch. It has at least one seat.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Watched {
-    pub(crate) name: ServiceName,
     pub(crate) seats: Vec<Seat>,
     pub(crate) main: Option<Main>,
     pub(crate) missed_us: i64,
@@ -80,20 +81,6 @@ pub(crate) enum Proof {
 }
 
 impl Watched {
-    pub(crate) fn new(name: ServiceName, now_us: i64) -> Self {
-        Self {
-            name,
-            seats: Vec::new(),
-            main: None,
-            missed_us: now_us,
-            is_down: false,
-            is_unread: false,
-            known: false,
-            unexplained: true,
-            explained_until_us: None,
-        }
-    }
-
     /// Its main process ended: systemd's journal says how, and systemd whether there is another.
     pub(crate) fn main_ended(&mut self, now_us: i64) {
         self.main = None;
@@ -105,8 +92,7 @@ impl Watched {
 }
 
 impl Main {
-    /// Opens the process `pid` of a unit with this control group, which may end at any moment. One that is not the unit's yet is as
-    /// good as gone: the next look finds it.
+    /// Opens a process of a unit with this control group. One that is not the unit's yet is as good as gone.
     pub(crate) fn open(
         root: &HostRoot,
         pid: i32,
@@ -122,7 +108,7 @@ impl Main {
         if is_early || process.life_key()? != key {
             return Err(HostError::Gone { pid });
         }
-        let oom_kills = sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let oom_kills = oom_kills(&sampler);
         let started = start_of(&key, now);
         Ok(Self {
             started,
@@ -162,8 +148,7 @@ impl Main {
         }
     }
 
-    /// The process that holds most of the service's memory, where that is not the main process. One that has just begun may still
-    /// be about to execute its program.
+    /// The process that holds most of the service's memory, if not the main one, once it has executed its program.
     pub(crate) fn larger(&self) -> Option<Member> {
         let has_begun = |member: &Member| member.pid == self.key.pid || member.age_seconds > STARTS_WITHIN_S;
         let members = self.sampler.members().filter(has_begun);
@@ -177,17 +162,17 @@ impl Main {
         }
         let mut sample = self.sampler.read()?;
         // A group has what its ended processes took, too; systemd makes one for each run of a unit.
-        if let Some(of_group) = self.sampler.cpu_us_of_cgroup() {
+        if let Some(of_group) = self.sampler.cgroup().and_then(CgroupReader::cpu_us) {
             sample.cpu_us = of_group;
         }
         Ok(sample)
     }
 
-    /// Whether the kernel killed a process of its control group for lack of memory since this was true last. The main process may be
-    /// the one, just about to end: only what was there at the tick before is of another process.
+    /// Whether another process of its control group was OOM-killed since this was true last. A kill that is new with this tick may
+    /// be the main process's, which is just about to end.
     pub(crate) fn survived_oom_kills(&mut self) -> bool {
         // A group that others are in as well counts theirs.
-        let kills = self.sampler.cgroup().and_then(Cgroup::oom_kills).unwrap_or(0);
+        let kills = oom_kills(&self.sampler);
         let is_new = kills > self.oom_kills;
         let was_new = std::mem::replace(&mut self.oom_suspected, is_new);
         if is_new && was_new {
@@ -195,4 +180,8 @@ impl Main {
         }
         is_new && was_new
     }
+}
+
+fn oom_kills(sampler: &ServiceSampler) -> u64 {
+    sampler.cgroup().and_then(|reader| reader.cgroup().oom_kills()).unwrap_or(0)
 }

@@ -1,29 +1,27 @@
-//! What one does with a transaction: start, resume, revert, recover, end; or parts of it, for whoever works in waves.
-
-use std::collections::VecDeque;
+//! What one does with a transaction: start, revert, recover, end; or parts of it, for whoever works in waves.
 
 use heaptrial_model::{Pace, ServiceName};
 
 use crate::error::ChangeError;
 use crate::journal::{Action, Event};
-use crate::run::{Halt, Outcome, Purpose, Run};
+use crate::run::{Halt, Outcome, Purpose};
 use crate::state::{Stage, TrialStage};
-use crate::trial::{Trial, Witness};
+use crate::trial::Trial;
 
 impl Trial<'_> {
-    /// Gives every service its treatment, at the plan's pace; also continues a start that was cut short. Services that
-    /// have theirs are left alone, unless their files are no longer as they were written.
-    pub fn start(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
+    /// Gives every service its treatment; also continues a start that was cut short. Services that have theirs are left
+    /// alone, unless their files are no longer as they were written.
+    pub fn start(&mut self, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         self.check_start()?;
-        self.begin_or_resume(witness)?;
-        let services = self.prepared.services.iter().map(|treatment| treatment.service.clone()).collect();
-        let outcome = self.apply(services, self.prepared.plan.pace, witness, halt)?;
+        self.begin_or_resume()?;
+        let services: Vec<ServiceName> = self.prepared.names().cloned().collect();
+        let outcome = self.apply(&services, halt)?;
         if outcome.is_complete() {
-            self.record(Event::Started)?;
+            self.record(Event::Ended { stage: TrialStage::Running, why: None })?;
         } else {
-            self.interrupted(&outcome, witness);
+            self.interrupted(&outcome);
         }
-        self.disarm_or_warn(witness);
+        self.disarm_or_warn();
         Ok(outcome)
     }
 
@@ -33,104 +31,89 @@ impl Trial<'_> {
         &mut self,
         pace: Pace,
         without: &[ServiceName],
-        witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
         // Neither a full disk nor a systemd that is not well is a reason to leave services as they are.
-        self.note_done(opened(Action::Revert), witness);
-        let services = self.prepared.services.iter().map(|treatment| &treatment.service);
-        let queue = services.filter(|service| self.state.is_to_revert(service));
-        let queue: VecDeque<ServiceName> = queue.cloned().collect();
-        if !queue.is_empty() {
-            if let Err(error) = self.arm(witness) {
-                witness.warning(&format!("{error}; reverting without a timer that takes over"));
-            }
-        }
-        let mut outcome = self.run(Purpose::Revert, pace, queue, witness, halt)?;
+        self.note_done(opened(Action::Revert));
+        let services: Vec<ServiceName> = self.prepared.names().cloned().collect();
+        let mut outcome = self.run_back(&services, pace, halt)?;
         let (given_up, stuck) = outcome.stuck.into_iter().partition(|(service, _)| without.contains(service));
         (outcome.given_up, outcome.stuck) = (given_up, stuck);
         for (service, _) in &outcome.given_up {
-            self.note_done(Event::Dropped { service: service.clone(), given_up: true }, witness);
+            self.note_done(Event::Dropped { service: service.clone(), given_up: true });
         }
-        let accounted = self.check_accounted();
-        if let Err(error) = accounted {
-            self.note_done(Event::Interrupted { why: error.to_string() }, witness);
-            self.disarm_at_once(witness);
+        if let Err(error) = self.check_accounted() {
+            self.cut_short(error.to_string());
+            self.disarm_at_once();
             return Err(error);
         }
-        if !outcome.is_complete() {
-            self.interrupted(&outcome, witness);
-            // What cannot be put back now is not tried again and again behind the operator's back.
-            self.disarm_at_once(witness);
+        if outcome.is_complete() {
+            self.undo_host_files()?;
+            self.note_done(Event::Ended { stage: TrialStage::Reverted, why: None });
         } else {
-            self.undo_host_files(witness)?;
-            self.note_done(Event::Ended { reverted: true }, witness);
+            self.interrupted(&outcome);
+            // What cannot be put back now is not tried again and again behind the operator's back.
+            self.disarm_at_once();
         }
         Ok(outcome)
     }
 
     /// What the recovery timer does: the process that changed services is gone. A revert is completed; of a start,
     /// the services that were being changed are put back and the others stay as they are.
-    pub fn recover(&mut self, witness: &mut dyn Witness, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
+    pub fn recover(&mut self, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         let pace = self.prepared.plan.pace;
         if self.state.stage == TrialStage::Reverting {
-            return self.revert(pace, &[], witness, halt);
+            return self.revert(pace, &[], halt);
         }
-        self.note_done(opened(Action::Recover), witness);
-        let queue: VecDeque<ServiceName> = self.state.in_flight().into();
-        let outcome = self.run(Purpose::Revert, pace, queue, witness, halt)?;
+        self.note_done(opened(Action::Recover));
+        let outcome = self.run(Purpose::Revert, pace, self.state.in_flight(), halt)?;
         if self.state.stage == TrialStage::Starting {
-            let why = "the process that started the trial ended before it was done".to_owned();
-            self.note_done(Event::Interrupted { why }, witness);
+            let why = "the process that started the trial ended before it was done";
+            self.cut_short(why.to_owned());
         }
-        self.disarm_or_warn(witness);
+        self.disarm_or_warn();
         Ok(outcome)
     }
 
     /// Puts back those of some services that an earlier process left in the middle, that were taken out, or whose files are no
     /// longer as they were written; then gives all that lack their treatment theirs.
-    fn apply(
-        &mut self,
-        services: Vec<ServiceName>,
-        pace: Pace,
-        witness: &mut dyn Witness,
-        halt: Halt<'_>,
-    ) -> Result<Outcome, ChangeError> {
+    fn apply(&mut self, services: &[ServiceName], halt: Halt<'_>) -> Result<Outcome, ChangeError> {
+        let pace = self.prepared.plan.pace;
         let in_flight = self.state.in_flight();
         let is_out_or_lost = |service: &ServiceName| {
             let is_written = || self.is_written(service).is_ok_and(|written| written);
-            self.stage(service) == Some(Stage::Committed)
-                && (self.state.dropped.contains(service) || !is_written())
+            self.state.is_committed(service) && (self.state.dropped.contains(service) || !is_written())
         };
         let first = services.iter().filter(|service| in_flight.contains(service) || is_out_or_lost(service));
-        let first: VecDeque<ServiceName> = first.cloned().collect();
-        let put_back = self.run(Purpose::Revert, pace, first, witness, halt)?;
+        let first: Vec<ServiceName> = first.cloned().collect();
+        let put_back = self.run(Purpose::Revert, pace, first, halt)?;
         if put_back.stopped.is_some() {
             return Ok(put_back);
         }
-        let is_as_before =
-            |service: &&ServiceName| matches!(self.stage(service), None | Some(Stage::Reverted));
-        let kept = services.iter().filter(|service| !self.state.dropped.contains(*service));
-        let queue: VecDeque<ServiceName> = kept.filter(is_as_before).cloned().collect();
-        let mut outcome = self.run(Purpose::Apply, pace, queue, witness, halt)?;
+        let lacks = |service: &&ServiceName| {
+            !self.state.is_changed(service) && !self.state.dropped.contains(*service)
+        };
+        let queue = services.iter().filter(lacks).cloned().collect();
+        let mut outcome = self.run(Purpose::Apply, pace, queue, halt)?;
         outcome.stuck.extend(put_back.stuck);
         Ok(outcome)
     }
 
-    /// A run; that one failed in the middle is recorded, and what it left is for the recovery timer.
-    fn run(
+    /// Puts back those of these services that were changed, with a timer that takes over where one can be had.
+    fn run_back(
         &mut self,
-        purpose: Purpose,
+        services: &[ServiceName],
         pace: Pace,
-        queue: VecDeque<ServiceName>,
-        witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
-        let result = Run::new(self, purpose, pace, queue, witness, halt).carry_out();
-        if let Err(error) = &result {
-            self.note_done(Event::Interrupted { why: error.to_string() }, witness);
+        let queue = services.iter().filter(|service| self.state.is_to_revert(service));
+        let queue: Vec<ServiceName> = queue.cloned().collect();
+        if !queue.is_empty() {
+            if let Err(error) = self.arm() {
+                self.warn(&format!("{error}; putting back without a timer that takes over"));
+            }
         }
-        result
+        self.run(Purpose::Revert, pace, queue, halt)
     }
 
     /// Refuses what [`Self::start`] would refuse because of how far it has come, before anything is recorded elsewhere.
@@ -150,11 +133,11 @@ impl Trial<'_> {
     }
 
     /// Records that this process begins or goes on, and installs what the transaction brings.
-    fn begin_or_resume(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    fn begin_or_resume(&mut self) -> Result<(), ChangeError> {
         self.check_accounted()?;
         let is_new = self.state.stage == TrialStage::Planned;
         self.record(opened(if is_new { Action::Start } else { Action::Resume }))?;
-        self.install(witness)
+        self.install()
     }
 
     fn not_now(&self) -> ChangeError {
@@ -164,39 +147,32 @@ impl Trial<'_> {
 
     /// Removes the recovery timer, unless it has something to do if this process ends here: services that an earlier
     /// process left in the middle, and that this one did not come to.
-    fn disarm_or_warn(&mut self, witness: &mut dyn Witness) {
-        let stuck = |service: &ServiceName| self.stage(service) == Some(Stage::RevertFailed);
+    fn disarm_or_warn(&mut self) {
+        let stuck = |service: &ServiceName| self.state.stage_of(service) == Some(Stage::RevertFailed);
         if self.state.in_flight().iter().all(stuck) {
-            self.disarm_at_once(witness);
+            self.disarm_at_once();
         }
     }
 
-    fn disarm_at_once(&mut self, witness: &mut dyn Witness) {
+    fn disarm_at_once(&mut self) {
         if let Err(error) = self.disarm() {
-            witness.warning(&format!("{error}; its recovery timer is still there and finds nothing to do"));
+            self.warn(&format!("{error}; its recovery timer is still there and finds nothing to do"));
         }
     }
 
-    /// Begins or continues, without a service: installs what it brings. Services are changed by [`Self::apply_to`], also
-    /// after an end.
-    pub fn open_for_parts(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    /// Begins or continues, without a service: installs what it brings. [`Self::apply_to`] changes services.
+    pub fn open_for_parts(&mut self) -> Result<(), ChangeError> {
         self.check_open_for_parts()?;
-        let begun = self.begin_or_resume(witness);
-        self.disarm_or_warn(witness);
+        let begun = self.begin_or_resume();
+        self.disarm_or_warn();
         begun
     }
 
     /// Gives these services their treatment; those that have theirs are left alone.
-    pub fn apply_to(
-        &mut self,
-        services: &[ServiceName],
-        pace: Pace,
-        witness: &mut dyn Witness,
-        halt: Halt<'_>,
-    ) -> Result<Outcome, ChangeError> {
-        self.arm(witness)?;
-        let outcome = self.apply(services.to_vec(), pace, witness, halt)?;
-        self.disarm_or_warn(witness);
+    pub fn apply_to(&mut self, services: &[ServiceName], halt: Halt<'_>) -> Result<Outcome, ChangeError> {
+        self.arm()?;
+        let outcome = self.apply(services, halt)?;
+        self.disarm_or_warn();
         Ok(outcome)
     }
 
@@ -205,34 +181,22 @@ impl Trial<'_> {
         &mut self,
         services: &[ServiceName],
         pace: Pace,
-        witness: &mut dyn Witness,
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
-        let queue = services.iter().filter(|service| self.state.is_to_revert(service));
-        let queue: VecDeque<ServiceName> = queue.cloned().collect();
-        if queue.is_empty() {
+        if !services.iter().any(|service| self.state.is_to_revert(service)) {
             return Ok(Outcome::default());
         }
-        if let Err(error) = self.arm(witness) {
-            witness.warning(&format!("{error}; putting back without a timer that takes over"));
-        }
-        let outcome = self.run(Purpose::Revert, pace, queue, witness, halt)?;
-        self.disarm_or_warn(witness);
+        let outcome = self.run_back(services, pace, halt)?;
+        self.disarm_or_warn();
         Ok(outcome)
     }
 
     /// Takes a service out: it is put back, and neither a resume nor a revert comes to it from here on.
-    pub fn drop_service(
-        &mut self,
-        service: &ServiceName,
-        pace: Pace,
-        witness: &mut dyn Witness,
-        halt: Halt<'_>,
-    ) -> Result<Outcome, ChangeError> {
+    pub fn drop_service(&mut self, service: &ServiceName, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         self.check_drop(service)?;
         self.record(opened(Action::Drop))?;
         self.record(Event::Dropped { service: service.clone(), given_up: false })?;
-        self.put_back(std::slice::from_ref(service), pace, witness, halt)
+        self.put_back(std::slice::from_ref(service), self.prepared.plan.pace, halt)
     }
 
     /// Refuses what [`Self::drop_service`] would refuse, before anything is recorded elsewhere.
@@ -241,7 +205,7 @@ impl Trial<'_> {
             return Err(self.not_now());
         }
         let is_out = self.state.dropped.contains(service) && !self.state.is_to_revert(service);
-        if self.treatment(service).is_none() || is_out {
+        if self.prepared.treatment(service).is_none() || is_out {
             return Err(ChangeError::Refused(format!(
                 "{service} is not a service of {} `{}`, or was taken out of it",
                 self.prepared.owner.kind, self.prepared.plan.name
@@ -252,8 +216,7 @@ impl Trial<'_> {
 
     /// Records that every part is done, and ends it.
     pub fn finish(&mut self) -> Result<(), ChangeError> {
-        self.record(Event::Started)?;
-        self.record(Event::Ended { reverted: false })
+        self.record(Event::Ended { stage: TrialStage::Stopped, why: None })
     }
 
     /// Ends it; services keep what they run.
@@ -268,15 +231,19 @@ impl Trial<'_> {
         }
         self.record(opened(Action::Stop))?;
         self.disarm()?;
-        self.record(Event::Ended { reverted: false })
+        self.finish()
     }
 
     /// Records why a run did not come to its end.
-    fn interrupted(&mut self, outcome: &Outcome, witness: &mut dyn Witness) {
+    fn interrupted(&mut self, outcome: &Outcome) {
         let failed: Vec<&str> =
             outcome.failed.iter().chain(&outcome.stuck).map(|(service, _)| service.as_str()).collect();
         let why = outcome.stopped.clone().unwrap_or_else(|| format!("{} failed", failed.join(", ")));
-        self.note_done(Event::Interrupted { why }, witness);
+        self.cut_short(why);
+    }
+
+    pub(crate) fn cut_short(&mut self, why: String) {
+        self.note_done(Event::Ended { stage: self.state.stage, why: Some(why) });
     }
 }
 

@@ -1,70 +1,69 @@
 //! Making and undoing the changes of files, and showing what somebody else changed in them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use heaptrial_host::Mark;
 use heaptrial_relay::TorrcEdit;
 use similar::TextDiff;
 
 use crate::error::ChangeError;
-use crate::files::{self, FileState};
+use crate::files::{self, File, FileState};
 use crate::journal::{Change, Journal};
-use crate::ledger::Left;
-use crate::treatment::{Content, Desired, Mark};
 
 /// Of larger files, and of what is no text, only the digests are shown.
 const LARGEST_DIFF: usize = 65_536;
 
-/// What has to change so that `desired` is there; saves what is there now. `left` is what an ended trial left there.
-pub(crate) fn plan(
-    desired: &Desired,
-    left: Option<&Left>,
-    mark: Mark<'_>,
-    journal: &Journal<'_>,
-) -> Result<Change, ChangeError> {
-    let path = &desired.path;
-    let (before, present) = files::read(journal.disk, path)?;
-    let is_free = before == FileState::Absent || left.is_some();
-    let (after, bytes) = match &desired.content {
-        Content::New(_) | Content::Link(_) if !is_free => return Err(foreign(path, &before, &present)),
-        Content::New(bytes) => (FileState::readable(bytes), bytes.clone()),
-        Content::Link(target) => (FileState::Link { target: target.clone() }, Vec::new()),
-        Content::Origin { state, bytes } => (state.clone(), bytes.clone()),
-        Content::Torrc(options) => {
-            let FileState::File { mode, uid, gid, attributes, .. } = &before else {
-                return Err(not_a_file(path, &before));
-            };
-            let marker = format!("{} {}", mark.trial, mark.id);
-            let base = left.map_or(&present, |left| &left.bytes);
-            let bytes = TorrcEdit::new(&marker, options)
-                .and_then(|edit| edit.apply(base))
-                .map_err(|why| ChangeError::Failed(format!("{}: {why}", path.display())))?;
-            let after = FileState::File {
-                sha256: files::digest(&bytes),
-                mode: *mode,
-                uid: *uid,
-                gid: *gid,
-                modified_ns: 0,
-                attributes: attributes.clone(),
-            };
-            (after, bytes)
-        }
-    };
-    if let FileState::File { .. } = before {
-        journal.save_original(&present)?;
+/// What has to change so that `wanted` is there; saves what is there now. `is_left`: an ended trial left what is there.
+pub(crate) fn plan(wanted: &File, is_left: bool, journal: &Journal<'_>) -> Result<Change, ChangeError> {
+    let (before, present) = files::read(journal.disk, &wanted.path)?;
+    if before != FileState::Absent && !is_left {
+        return Err(foreign(&wanted.path, &before, &present));
     }
     // A killed process is continued from these bytes.
+    journal.save_original(&wanted.bytes)?;
+    planned(wanted, before, &present, journal)
+}
+
+/// What has to change so that a torrc has these options; `left` is what was there before an ended trial's.
+pub(crate) fn plan_torrc(
+    path: &Path,
+    options: &BTreeMap<String, String>,
+    mark: &Mark,
+    left: Option<&File>,
+    journal: &Journal<'_>,
+) -> Result<Change, ChangeError> {
+    let (before, present) = files::read(journal.disk, path)?;
+    let base = left.map_or(&present, |left| &left.bytes);
+    let bytes = TorrcEdit::new(&format!("{} {}", mark.name, mark.id), options)
+        .and_then(|edit| edit.apply(base))
+        .map_err(|why| ChangeError::Failed(format!("{}: {why}", path.display())))?;
+    let mut state = before.clone();
+    match &mut state {
+        FileState::File { sha256, modified_ns, .. } => (*sha256, *modified_ns) = (files::digest(&bytes), 0),
+        _ => return Err(not_a_file(path, &before)),
+    }
     journal.save_original(&bytes)?;
-    let made_folders = files::missing_folders(journal.disk, path);
-    Ok(Change { path: path.clone(), before, after, made_folders })
+    planned(&File { path: path.to_owned(), state, bytes }, before, &present, journal)
+}
+
+/// The change from what is there, which is saved, to what is wanted.
+pub(crate) fn planned(
+    wanted: &File,
+    before: FileState,
+    present: &[u8],
+    journal: &Journal<'_>,
+) -> Result<Change, ChangeError> {
+    if let FileState::File { .. } = before {
+        journal.save_original(present)?;
+    }
+    let made_folders = files::missing_folders(journal.disk, &wanted.path);
+    Ok(Change { path: wanted.path.clone(), before, after: wanted.state.clone(), made_folders })
 }
 
 /// Makes a change that was announced, with the bytes that were saved; one that is made already is left alone.
 pub(crate) fn make(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeError> {
-    let bytes = match &change.after {
-        FileState::File { sha256, .. } => journal.original(sha256)?,
-        _ => Vec::new(),
-    };
-    make_with(change, &bytes, journal)
+    make_with(change, &journal.original(&change.after)?, journal)
 }
 
 /// Makes a change that was announced with these bytes.
@@ -85,22 +84,14 @@ pub(crate) fn undo(change: &Change, journal: &Journal<'_>) -> Result<(), ChangeE
     let is_made = is_made(change, journal)?;
     files::remove_leftover(journal.disk, &change.path)?;
     if is_made {
-        let original = match &change.before {
-            FileState::File { sha256, .. } => journal.original(sha256)?,
-            _ => Vec::new(),
-        };
-        files::put(journal.disk, &change.path, &change.before, &original)?;
+        files::put(journal.disk, &change.path, &change.before, &journal.original(&change.before)?)?;
     } else {
         files::settle(journal.disk, &change.path)?;
     }
     Ok(files::remove_empty_folders(journal.disk, &change.made_folders)?)
 }
 
-/// Whether a change is made; where it is not, the file is as before.
-///
-/// # Errors
-///
-/// Where somebody else changed the file.
+/// Whether a change is made; where it is not, the file is as before. An error where somebody else changed it.
 pub(crate) fn is_made(change: &Change, journal: &Journal<'_>) -> Result<bool, ChangeError> {
     let (present, bytes) = files::read(journal.disk, &change.path)?;
     let is_made = present.is_same(&change.after);
@@ -140,10 +131,7 @@ pub(crate) fn drift(
     known: &FileState,
     journal: &Journal<'_>,
 ) -> ChangeError {
-    let known_bytes = match known {
-        FileState::File { sha256, .. } => journal.original(sha256).ok(),
-        _ => Some(Vec::new()),
-    };
+    let known_bytes = journal.original(known).ok();
     let text = known_bytes.as_deref().and_then(|old| std::str::from_utf8(old).ok());
     let mut difference = match (text, std::str::from_utf8(bytes)) {
         (Some(old), Ok(new)) if old.len().max(new.len()) <= LARGEST_DIFF => {

@@ -10,7 +10,7 @@ use heaptrial_relay::TorError;
 
 use crate::files::FileError;
 use crate::ledger::{Claim, some};
-use crate::lock::LockError;
+use crate::lock::Holder;
 use crate::state::TrialStage;
 
 /// Why a transaction cannot be begun, continued or undone. What nobody asks for by kind is a text.
@@ -41,8 +41,9 @@ pub enum ChangeError {
     Refused(String),
     #[error("{0}")]
     Failed(String),
-    #[error(transparent)]
-    Lock(#[from] LockError),
+    /// Somebody else is at it; who, where it says so.
+    #[error("{} is changing services of this host ({path} is locked); wait until it has ended", process(.holder))]
+    Held { path: PathBuf, holder: Option<Holder> },
     #[error(transparent)]
     File(#[from] FileError),
     #[error(transparent)]
@@ -62,6 +63,10 @@ impl ChangeError {
 
 fn known_trials(known: &[String]) -> String {
     if known.is_empty() { String::new() } else { format!("; there are {}", known.join(", ")) }
+}
+
+fn process(holder: &Option<Holder>) -> String {
+    holder.as_ref().map_or("another process".to_owned(), ToString::to_string)
 }
 
 fn stage_words(stage: &TrialStage) -> &'static str {
@@ -103,7 +108,7 @@ impl Classified for ChangeError {
             | Self::Claimed { .. }
             | Self::Strays(_)
             | Self::Refused(_)
-            | Self::Lock(_) => ErrorClass::Refused,
+            | Self::Held { .. } => ErrorClass::Refused,
             // Somebody else may read it.
             Self::File(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {
                 ErrorClass::Refused

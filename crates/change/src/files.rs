@@ -1,5 +1,4 @@
-//! Files as a transaction changes them: read with everything that has to come back, written so that a crash leaves
-//! either the old file or the new one.
+//! Files as a transaction changes them: a crash leaves either the old one, with all that belongs to it, or the new one.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -97,6 +96,26 @@ impl FileState {
     }
 }
 
+/// A file as it is to be.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) state: FileState,
+    /// Of a regular file.
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl File {
+    /// A text of who runs this program.
+    pub(crate) fn text(path: PathBuf, text: &str) -> Self {
+        Self { path, state: FileState::readable(text.as_bytes()), bytes: text.as_bytes().to_vec() }
+    }
+
+    pub(crate) fn link(path: PathBuf, target: &str) -> Self {
+        Self { path, state: FileState::Link { target: target.into() }, bytes: Vec::new() }
+    }
+}
+
 pub fn digest(bytes: &[u8]) -> String {
     hex::encode(Sha256::digest(bytes))
 }
@@ -170,8 +189,8 @@ fn write_beside(disk: &dyn Disk, beside: &Path, state: &FileState, bytes: &[u8])
     }
 }
 
-/// Makes the missing folders above `path`, readable by all; gives those that it made, outermost first.
-pub(crate) fn make_folders(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>, FileError> {
+/// Makes the missing folders above `path`, readable by all.
+pub(crate) fn make_folders(disk: &dyn Disk, path: &Path) -> Result<(), FileError> {
     let missing = missing_folders(disk, path);
     // The last one that is there may have been made by a process that was killed before it lasted.
     if let Some(there) = path.ancestors().nth(missing.len() + 1) {
@@ -185,7 +204,7 @@ pub(crate) fn make_folders(disk: &dyn Disk, path: &Path) -> Result<Vec<PathBuf>,
         let above = folder.parent().unwrap_or(Path::new("/"));
         disk.sync_folder(above).map_err(FileError::new("syncing", above))?;
     }
-    Ok(missing)
+    Ok(())
 }
 
 /// The folders above `path` that do not exist, outermost first.

@@ -82,17 +82,9 @@ pub(crate) fn look(
     }
 }
 
-pub(crate) fn status(host: Host<'_>, service: &ServiceName) -> Result<UnitStatus, SystemdError> {
-    let nothing = || SystemdError::Call {
-        doing: format!("reading the state of {service}"),
-        said: "nothing".to_owned(),
-    };
-    host.manager.statuses(std::slice::from_ref(service)).pop().unwrap_or_else(|| Err(nothing()))
-}
-
 /// What runs of a service.
 pub(crate) fn running(host: Host<'_>, service: &ServiceName) -> Running {
-    let Ok(status) = status(host, service) else { return Running::Nothing };
+    let Ok(status) = host.manager.status(service) else { return Running::Nothing };
     match status.main_pid.and_then(|pid| host.programs.life(pid)) {
         Some(life) => Running::Life(life),
         None if status.is_stopped() => Running::Stopped,
@@ -143,10 +135,4 @@ pub(crate) fn proof(
             _ => host.clock.sleep(PROOF_GAP),
         }
     }
-}
-
-/// Whether the torrc options are in force, by the relay's own word.
-pub(crate) fn options_in_force(host: Host<'_>, treatment: &ServiceTreatment) -> Result<(), ServiceError> {
-    let Some(relay) = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty()) else { return Ok(()) };
-    host.programs.options_in_force(relay, &treatment.torrc)
 }

@@ -1,47 +1,27 @@
-//! What a transaction brings to the host beside its services' files: libraries, a copy of the program for the recovery
-//! timer, that timer, and the agent's unit.
+//! What a transaction brings to the host as a whole: libraries, a copy of the program, recovery timer, the agent's unit.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
 use heaptrial_model::ServiceName;
 
-use crate::edges::Disk;
 use crate::edit;
 use crate::error::ChangeError;
-use crate::files::{self, FileError, FileState};
+use crate::files::{self, File, FileError, FileState};
 use crate::journal::{Change, Event};
-use crate::trial::{Trial, Witness};
+use crate::service::is_installed;
+use crate::trial::Trial;
 
-/// The recovery timer looks this often whether the process that changes services is still there; after a boot for the
-/// first time this long after it.
+/// The recovery timer looks this often, also after a boot, whether the process that changes services is still there.
 const RECOVERY_SECONDS: u32 = 120;
 /// Stem of its units, before the transaction's name.
-pub(crate) const RECOVERY_STEM: &str = "heaptrial-recovery-";
-const UNIT_PATIENCE: Duration = Duration::from_secs(30);
+const RECOVERY_STEM: &str = "heaptrial-recovery-";
 /// Files up to this size are kept, so that a message can show what somebody changed in them.
 const LARGEST_KEPT: usize = 16_384;
-
-struct Installed {
-    path: PathBuf,
-    state: FileState,
-    bytes: Vec<u8>,
-}
-
-impl Installed {
-    fn text(path: PathBuf, text: &str) -> Self {
-        Self { path, state: FileState::readable(text.as_bytes()), bytes: text.as_bytes().to_vec() }
-    }
-
-    fn link(path: PathBuf, target: &str) -> Self {
-        Self { path, state: FileState::Link { target: target.into() }, bytes: Vec::new() }
-    }
-}
 
 impl Trial<'_> {
     /// Installs libraries, the agent's unit and the copy of the program; what is there already is left alone. Their
     /// bytes are not saved with the journal: a run that continues another has them again.
-    pub(crate) fn install(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    pub(crate) fn install(&mut self) -> Result<(), ChangeError> {
         let own = self.host.programs.own_program();
         let own = own.map_err(FileError::new("finding the running program", Path::new("/proc/self/exe")))?;
         let mut files = Vec::new();
@@ -52,51 +32,47 @@ impl Trial<'_> {
         for library in &self.prepared.libraries {
             // One that another trial brought is this trial's as well, so that it stays until both are reverted.
             let is_shared = self.others.brought(&library.installed).is_some();
-            if is_shared || change_needed(self.host.disk, &library.installed, &library.sha256)? {
+            if is_shared || !is_installed(self.host.disk, &library.installed, &library.sha256)? {
                 let sha256 = Some(library.sha256.as_str());
                 files.push(self.copy_of(&library.source, &library.installed, sha256, 0o644)?);
             }
         }
         let agent = self.prepared.agent.clone();
         if let Some(agent) = &agent {
-            files.push(Installed::text(self.paths.unit(agent.name.as_str()), &agent.text));
+            files.push(File::text(self.paths.unit(agent.name.as_str()), &agent.text));
             let target = self.paths.scope.target();
             let link = self.paths.unit(&format!("{target}.wants/{}", agent.name));
-            files.push(Installed::link(link, &format!("../{}", agent.name)));
+            files.push(File::link(link, &format!("../{}", agent.name)));
         }
         self.put_host_files(files)?;
-        self.arm(witness)?;
+        self.arm()?;
         if let Some(agent) = agent {
             self.host.manager.reload()?;
-            match self.start_unit(&agent.name, UNIT_PATIENCE) {
-                Ok(result) if result.is_done() => {}
-                Ok(result) => witness.warning(&format!("{} did not start: {}", agent.name, result.0)),
-                Err(error) => witness.warning(&error.to_string()),
+            if let Err(why) = self.started(&agent.name) {
+                self.warn(&why.to_string());
             }
         }
         Ok(())
     }
 
     /// Arms the timer that takes over if this process does not come back.
-    pub(crate) fn arm(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    pub(crate) fn arm(&mut self) -> Result<(), ChangeError> {
         let stem = self.recovery_stem();
         let files = self.recovery_timer();
         self.put_host_files(files)?;
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
         self.forget_failure(&timer);
         // systemd finds a unit that it never knew by itself, and reading all units anew takes long on a large host.
-        let result = match self.start_unit(&timer, UNIT_PATIENCE) {
+        let result = match self.start_unit(&timer) {
             Ok(result) => result,
             Err(_) => {
                 self.host.manager.reload()?;
-                self.start_unit(&timer, UNIT_PATIENCE)?
+                self.start_unit(&timer)?
             }
         };
         if !result.is_done() {
-            witness.warning(&format!(
-                "{timer} did not start ({}): nobody takes over if this process ends",
-                result.0
-            ));
+            let how = result.0;
+            self.warn(&format!("{timer} did not start ({how}): nobody takes over if this process ends"));
         }
         Ok(())
     }
@@ -106,7 +82,7 @@ impl Trial<'_> {
     }
 
     /// A timer that is there after each boot, and the unit that it starts.
-    fn recovery_timer(&self) -> Vec<Installed> {
+    fn recovery_timer(&self) -> Vec<File> {
         let (name, stem) = (&self.prepared.plan.name, self.recovery_stem());
         let words = [self.paths.scope.option(), &["trial", "recover", name]].concat().join(" ");
         let mut service = format!(
@@ -121,22 +97,26 @@ impl Trial<'_> {
         );
         let link = self.paths.unit(&format!("timers.target.wants/{stem}.timer"));
         vec![
-            Installed::text(self.paths.unit(&format!("{stem}.service")), &service),
-            Installed::text(self.paths.unit(&format!("{stem}.timer")), &timer),
-            Installed::link(link, &format!("../{stem}.timer")),
+            File::text(self.paths.unit(&format!("{stem}.service")), &service),
+            File::text(self.paths.unit(&format!("{stem}.timer")), &timer),
+            File::link(link, &format!("../{stem}.timer")),
         ]
+    }
+
+    fn is_of_recovery(&self, path: &Path) -> bool {
+        self.recovery_timer().iter().any(|file| file.path == path)
     }
 
     /// Removes the recovery timer: there is nothing left to take over.
     pub(crate) fn disarm(&mut self) -> Result<(), ChangeError> {
         let stem = self.recovery_stem();
-        let own = |change: &&Change| is_unit_of(&change.path, &stem);
-        let changes: Vec<Change> = self.state.host_changes.iter().filter(own).cloned().collect();
+        let changes = self.state.host_changes.iter().filter(|change| self.is_of_recovery(&change.path));
+        let changes: Vec<Change> = changes.cloned().collect();
         if changes.is_empty() {
             return Ok(());
         }
         if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
-            let _ = self.stop_unit(&timer, UNIT_PATIENCE);
+            let _ = self.stop_unit(&timer);
             self.forget_failure(&timer);
         }
         if let Ok(service) = format!("{stem}.service").parse::<ServiceName>() {
@@ -149,13 +129,13 @@ impl Trial<'_> {
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.
-    pub(crate) fn undo_host_files(&mut self, witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    pub(crate) fn undo_host_files(&mut self) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         let program = self.paths.program();
         let mut used = match self.others.used_host_files() {
             Ok(used) => used,
             Err(error) => {
-                witness.warning(&format!("{error}; what that trial may use is left where it is"));
+                self.warn(&format!("{error}; what that trial may use is left where it is"));
                 self.state.host_changes.iter().map(|change| change.path.as_path()).collect()
             }
         };
@@ -167,8 +147,9 @@ impl Trial<'_> {
         let is_made =
             |change: &Change| disk.look(&change.path).is_ok_and(|(now, _)| !change.before.is_same(&now));
         let given_up = self.state.given_up.iter().filter(|service| self.changes(service).iter().any(is_made));
-        let named: Vec<&Path> =
-            given_up.filter_map(|service| self.treatment(service)?.expected.object.as_deref()).collect();
+        let named: Vec<&Path> = given_up
+            .filter_map(|service| self.prepared.treatment(service)?.expected.object.as_deref())
+            .collect();
         // A package that was installed since may have brought the same file: it is the package's now.
         let is_left = |path: &Path| {
             used.contains(path) || named.contains(&path) || self.host.programs.is_packaged(path)
@@ -178,25 +159,20 @@ impl Trial<'_> {
         let removed =
             |name: &ServiceName| changes.iter().any(|change| change.path == self.paths.unit(name.as_str()));
         if let Some(agent) = self.prepared.agent.as_ref().map(|agent| agent.name.clone()).filter(removed) {
-            if let Err(error) = self.stop_unit(&agent, UNIT_PATIENCE) {
-                witness.warning(&error.to_string());
+            if let Err(error) = self.stop_unit(&agent) {
+                self.warn(&error.to_string());
             }
             self.forget_failure(&agent);
         }
         // What takes over if this process ends goes last.
-        let stem = self.recovery_stem();
-        let is_timer = |change: &Change| is_unit_of(&change.path, &stem);
-        let (last, first): (Vec<&Change>, Vec<&Change>) = changes
-            .iter()
-            .rev()
-            .filter(|change| !is_timer(change))
-            .partition(|change| change.path == program);
-        self.put_host_files_back(&first, witness)?;
+        let others = changes.iter().rev().filter(|change| !self.is_of_recovery(&change.path));
+        let (last, first): (Vec<&Change>, Vec<&Change>) = others.partition(|change| change.path == program);
+        self.put_host_files_back(&first)?;
         self.disarm()?;
-        self.put_host_files_back(&last, witness)?;
+        self.put_host_files_back(&last)?;
         // Others may have made folders that only this one's files were left in.
         if let Err(error) = files::remove_empty_folders(disk, &self.others.made_folders()) {
-            witness.warning(&error.to_string());
+            self.warn(&error.to_string());
         }
         Ok(self.host.manager.reload()?)
     }
@@ -206,7 +182,7 @@ impl Trial<'_> {
         let _ = self.host.manager.reset_failed(unit);
     }
 
-    fn put_host_files_back(&self, changes: &[&Change], witness: &mut dyn Witness) -> Result<(), ChangeError> {
+    fn put_host_files_back(&mut self, changes: &[&Change]) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         for change in changes {
             if change.before != FileState::Absent || !self.paths.owns(&change.path) {
@@ -218,7 +194,7 @@ impl Trial<'_> {
             let is_own = change.path == self.paths.program() || present.is_same(&change.after);
             if !is_own && present != FileState::Absent {
                 let path = change.path.display();
-                witness.warning(&format!(
+                self.warn(&format!(
                     "{path} is not the file that was installed there: somebody replaced or changed it, and it is left; remove \
                      it if nobody needs it"
                 ));
@@ -231,7 +207,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn put_host_files(&mut self, files: Vec<Installed>) -> Result<(), ChangeError> {
+    fn put_host_files(&mut self, files: Vec<File>) -> Result<(), ChangeError> {
         let disk = self.host.disk;
         let mut changes = Vec::new();
         for file in &files {
@@ -259,19 +235,15 @@ impl Trial<'_> {
                 }
                 None => return Err(edit::foreign(&file.path, &before, &present)),
             }
-            if let FileState::File { .. } = before {
-                self.journal.save_original(&present)?;
-            }
             if matches!(file.state, FileState::File { .. }) && file.bytes.len() <= LARGEST_KEPT {
                 self.journal.save_original(&file.bytes)?;
             }
-            let made_folders = files::missing_folders(disk, &file.path);
-            changes.push(Change { path: file.path.clone(), before, after: file.state.clone(), made_folders });
+            changes.push(edit::planned(file, before, &present, &self.journal)?);
         }
         if changes.is_empty() {
             return Ok(());
         }
-        self.record(Event::HostIntent { changes: changes.clone() })?;
+        self.record(Event::Intent { service: None, arm: None, changes: changes.clone(), life: None })?;
         for change in &changes {
             let Some(file) = files.iter().find(|file| file.path == change.path) else { continue };
             edit::make_with(change, &file.bytes, &self.journal)?;
@@ -285,7 +257,7 @@ impl Trial<'_> {
         path: &Path,
         sha256: Option<&str>,
         mode: u32,
-    ) -> Result<Installed, ChangeError> {
+    ) -> Result<File, ChangeError> {
         let bytes = self.host.disk.read(source).map_err(FileError::new("reading", source))?;
         let found = files::digest(&bytes);
         if let Some(wanted) = sha256.filter(|wanted| *wanted != found) {
@@ -295,20 +267,6 @@ impl Trial<'_> {
             )));
         }
         let state = FileState::of_this_user(found, mode);
-        Ok(Installed { path: path.to_owned(), state, bytes })
+        Ok(File { path: path.to_owned(), state, bytes })
     }
-}
-
-/// Whether a file is the service or the timer of a stem, or the link that enables the timer.
-fn is_unit_of(path: &Path, stem: &str) -> bool {
-    let file = path.file_name().unwrap_or_default().to_string_lossy();
-    file == format!("{stem}.service") || file == format!("{stem}.timer")
-}
-
-/// Whether a library has to be installed: it is missing, or others can write it. One with other bytes is refused when it
-/// is written.
-fn change_needed(disk: &dyn Disk, path: &Path, sha256: &str) -> Result<bool, ChangeError> {
-    let present = files::read(disk, path)?.0;
-    let is_it = matches!(&present, FileState::File { sha256: found, .. } if found == sha256);
-    Ok(!is_it || !present.is_untouched_by_others())
 }

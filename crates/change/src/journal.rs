@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
-use crate::files::{FileError, FileState, digest};
+use crate::files::{self, FileError, FileState, digest};
+use crate::state::{Stage, TrialStage};
 
 /// Name of the journal in a trial's folder.
 pub const JOURNAL: &str = "journal.jsonl";
@@ -67,50 +68,20 @@ impl fmt::Display for Action {
 pub enum Event {
     /// A process began to work on it.
     Opened { action: Action, tool_version: String, pid: u32 },
-    /// Files that belong to no single service are about to change: libraries, the agent's unit, the recovery timer.
-    HostIntent { changes: Vec<Change> },
-    /// A service's files are about to change, and then it is restarted.
-    Intent {
-        service: ServiceName,
-        arm: String,
-        changes: Vec<Change>,
-        /// The life that ran before.
-        life: Option<LifeKey>,
-    },
+    /// Files are about to change: those of a service, whose life that ran before is `life`, and which is restarted then;
+    /// or those of no single service, such as libraries, the agent's unit and the recovery timer.
+    Intent { service: Option<ServiceName>, arm: Option<String>, changes: Vec<Change>, life: Option<LifeKey> },
     /// The life was proved to run what the service's arm wants.
     Committed { service: ServiceName, life: LifeKey, identity: Option<Identity> },
-    /// A service is about to be put back; `why` if it did not become what its arm wants.
-    Reverting { service: ServiceName, why: Option<String> },
-    /// A service's files are as before, and it runs what it ran.
-    Reverted { service: ServiceName },
-    /// A service could not be put back.
-    RevertFailed { service: ServiceName, why: String },
-    /// A person takes a service out: it is put back, and no resume gives it its treatment again. One that is given up stays as
-    /// it is.
+    /// How far a service is put back: it is about to be, `why` if it did not become what its arm wants; its files are as
+    /// before, and it runs what it ran; or it could not be put back, and why.
+    Revert { service: ServiceName, stage: Stage, why: Option<String> },
+    /// A person takes a service out: it is put back, or stays as it is where it is given up. No resume comes to it.
     Dropped { service: ServiceName, given_up: bool },
     /// Something that whoever uses the transaction wants to know later; it is not looked at here.
     Note { note: Value },
-    /// Every service has what its arm wants.
-    Started,
-    /// The process stopped before everything was done.
-    Interrupted { why: String },
-    /// No process goes on with it; if it was reverted, everything is as before it.
-    Ended { reverted: bool },
-}
-
-impl Event {
-    /// The service that it is about.
-    pub fn service(&self) -> Option<&ServiceName> {
-        match self {
-            Self::Intent { service, .. }
-            | Self::Committed { service, .. }
-            | Self::Reverting { service, .. }
-            | Self::Reverted { service }
-            | Self::RevertFailed { service, .. }
-            | Self::Dropped { service, .. } => Some(service),
-            _ => None,
-        }
-    }
+    /// The process that worked on it is through at this stage; `why` not everything was done, if it was not.
+    Ended { stage: TrialStage, why: Option<String> },
 }
 
 /// A record of the journal.
@@ -128,12 +99,6 @@ pub(crate) struct Journal<'a> {
     records: Vec<Record>,
     /// Length of the file in bytes: that of its whole records.
     length: u64,
-}
-
-impl fmt::Debug for Journal<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Journal").field("folder", &self.folder).finish_non_exhaustive()
-    }
 }
 
 impl<'a> Journal<'a> {
@@ -177,19 +142,20 @@ impl<'a> Journal<'a> {
 
     /// Saves the bytes of a file before it is changed.
     pub(crate) fn save_original(&self, bytes: &[u8]) -> Result<(), ChangeError> {
-        let name = digest(bytes);
-        let path = self.folder.join(ORIGINALS).join(&name);
-        if self.original(&name).is_ok() {
-            return Ok(());
-        }
         // It may hold what only its owner could read.
         let state = FileState::own(bytes);
-        Ok(crate::files::put(self.disk, &path, &state, bytes)?)
+        let path = self.folder.join(ORIGINALS).join(digest(bytes));
+        match self.original(&state) {
+            // A killed process may have saved it, and not brought it to where it lasts.
+            Ok(_) => files::settle(self.disk, &path)?,
+            Err(_) => files::put(self.disk, &path, &state, bytes)?,
+        }
+        Ok(())
     }
 
-    /// The bytes of a saved original.
-    pub(crate) fn original(&self, sha256: &str) -> Result<Vec<u8>, ChangeError> {
-        saved_original(self.disk, &self.folder, sha256)
+    /// The saved bytes of a file in this state; of what is no regular file none.
+    pub(crate) fn original(&self, state: &FileState) -> Result<Vec<u8>, ChangeError> {
+        saved_original(self.disk, &self.folder, state)
     }
 }
 
@@ -204,10 +170,15 @@ pub(crate) fn records(disk: &dyn Disk, folder: &Path) -> Result<Vec<Record>, Cha
 }
 
 /// The bytes of an original that was saved in a transaction's folder.
-pub(crate) fn saved_original(disk: &dyn Disk, folder: &Path, sha256: &str) -> Result<Vec<u8>, ChangeError> {
+pub(crate) fn saved_original(
+    disk: &dyn Disk,
+    folder: &Path,
+    state: &FileState,
+) -> Result<Vec<u8>, ChangeError> {
+    let FileState::File { sha256, .. } = state else { return Ok(Vec::new()) };
     let path = folder.join(ORIGINALS).join(sha256);
     match disk.read(&path) {
-        Ok(bytes) if digest(&bytes) == sha256 => Ok(bytes),
+        Ok(bytes) if digest(&bytes) == *sha256 => Ok(bytes),
         _ => Err(ChangeError::Failed(format!(
             "{}: the saved original is damaged or missing; its SHA-256 should be its name",
             path.display()
@@ -255,8 +226,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(&ThisDisk, folder.path()).unwrap();
         for number in 0..count {
-            let service = format!("tor@r{number}.service").parse().unwrap();
-            journal.append(1, Event::Reverted { service }).unwrap();
+            journal.append(1, Event::Note { note: format!("{number}").into() }).unwrap();
         }
         let records = journal.records().to_vec();
         (folder, records)
@@ -272,7 +242,7 @@ mod tests {
             std::fs::write(&path, &whole[..length]).unwrap();
             let mut journal = Journal::open(&ThisDisk, folder.path()).unwrap();
             assert_eq!(journal.records(), &records[..2], "{length}");
-            journal.append(1, Event::Started).unwrap();
+            journal.append(1, Event::Note { note: Value::Null }).unwrap();
             assert_eq!(read(folder.path()).unwrap().len(), 3);
         }
     }
@@ -289,7 +259,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             Journal::open(&ThisDisk, folder.path())
         };
-        let error = with(1).unwrap_err();
+        let error = with(1).err().unwrap();
         assert!(error.to_string().contains("line 3 is damaged"), "{error}");
         assert_eq!(std::fs::read(&path).unwrap().len(), whole.len(), "nothing is cut off");
         assert_eq!(with(0).unwrap().records(), &records[..2]);

@@ -1,5 +1,4 @@
-//! Whose services and files are on this host: what the folders of all its transactions say, read once. Every question of the
-//! kind goes here.
+//! Whose services and files are on this host: what the folders of all its transactions say, read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,10 +10,10 @@ use heaptrial_model::{ServiceName, units};
 
 use crate::edges::{Disk, ThisDisk};
 use crate::error::ChangeError;
-use crate::files::{self, FileError, FileState};
+use crate::files::{self, File, FileError};
 use crate::journal::{self, Change, Event, Record, saved_original};
 use crate::prepared::Prepared;
-use crate::state::{Stage, TrialStage, TrialState};
+use crate::state::{TrialStage, TrialState};
 use crate::trial::{names, prepared_of};
 
 /// Names that a message has, of those that are alike.
@@ -48,23 +47,16 @@ pub struct Stray {
     pub service: ServiceName,
 }
 
-/// A file that an ended transaction left, with what was there before all of them.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Left {
-    pub(crate) path: PathBuf,
-    pub(crate) origin: FileState,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// A transaction of this host; of what cannot be read, why.
+/// A transaction of this host, as far as it can be read.
 #[derive(Debug)]
 struct Owner {
     name: String,
     folder: PathBuf,
-    prepared: Result<Prepared, String>,
-    records: Result<Vec<Record>, String>,
-    /// By the records; of none where they cannot be read.
+    prepared: Option<Prepared>,
+    records: Vec<Record>,
     state: TrialState,
+    /// Why it has no records, where they cannot be read.
+    unread: Option<String>,
 }
 
 /// All transactions of a host, or all but one.
@@ -72,12 +64,6 @@ pub struct Ledger<'a> {
     disk: &'a dyn Disk,
     paths: Paths,
     owners: Vec<Owner>,
-}
-
-impl fmt::Debug for Ledger<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").field("owners", &self.owners).finish_non_exhaustive()
-    }
 }
 
 impl Ledger<'static> {
@@ -92,14 +78,12 @@ impl<'a> Ledger<'a> {
     pub(crate) fn read(disk: &'a dyn Disk, paths: &Paths, own: &str) -> Result<Self, ChangeError> {
         let owner = |name: String| {
             let folder = paths.trial(&name);
-            let records = journal::records(disk, &folder).map_err(|error| error.to_string());
-            Owner {
-                prepared: prepared_of(disk, paths, &name).map_err(|error| error.to_string()),
-                state: TrialState::of(records.as_deref().unwrap_or_default()),
-                records,
-                name,
-                folder,
-            }
+            let (records, unread) = match journal::records(disk, &folder) {
+                Ok(records) => (records, None),
+                Err(error) => (Vec::new(), Some(error.to_string())),
+            };
+            let (prepared, state) = (prepared_of(disk, paths, &name).ok(), TrialState::of(&records));
+            Owner { name, folder, prepared, records, state, unread }
         };
         let others = names(disk, paths)?.into_iter().filter(|name| name != own);
         Ok(Self { disk, paths: paths.clone(), owners: others.map(owner).collect() })
@@ -116,7 +100,7 @@ impl<'a> Ledger<'a> {
     pub fn claims(&self) -> BTreeMap<ServiceName, Claim> {
         let mut claims = BTreeMap::new();
         for owner in self.owners.iter().filter(|owner| !owner.is_over()) {
-            let unread = owner.records.is_err().then(|| owner.folder.clone());
+            let unread = owner.unread.as_ref().map(|_| owner.folder.clone());
             let kind = owner.prepared.as_ref().map_or("trial", |prepared| prepared.owner.kind.as_str());
             let claim = Claim { kind: kind.to_owned(), name: owner.name.clone(), unread };
             let kept = owner.services().into_iter().filter(|service| !owner.state.dropped.contains(*service));
@@ -130,13 +114,12 @@ impl<'a> Ledger<'a> {
         services.iter().try_for_each(|service| self.left_on(service).map(drop))
     }
 
-    /// The files that ended transactions left on a service. One that somebody changed since is not among them.
-    pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
+    /// Files that ended transactions left on a service and nobody changed since, as they were before all of them.
+    pub(crate) fn left_on(&self, service: &ServiceName) -> Result<Vec<File>, ChangeError> {
         let mut made: Vec<(&Change, &Path)> = Vec::new();
         for owner in self.owners.iter().filter(|owner| owner.services().contains(&service)) {
             let state = owner.state()?;
-            let Some(found) = state.services.get(service).filter(|found| found.stage != Stage::Reverted)
-            else {
+            let Some(found) = state.services.get(service).filter(|_| state.is_changed(service)) else {
                 continue;
             };
             if state.stage != TrialStage::Stopped {
@@ -149,17 +132,14 @@ impl<'a> Ledger<'a> {
         for path in paths {
             let mut open: Vec<(&Change, &Path)> =
                 made.iter().filter(|(change, _)| change.path == *path).copied().collect();
-            let mut origin = files::read(self.disk, path)?.0;
+            let mut state = files::read(self.disk, path)?.0;
             let mut bytes = None;
-            while let Some(at) = open.iter().position(|(change, _)| change.after.is_same(&origin)) {
+            while let Some(at) = open.iter().position(|(change, _)| change.after.is_same(&state)) {
                 let (change, folder) = open.swap_remove(at);
-                bytes = Some(match &change.before {
-                    FileState::File { sha256, .. } => saved_original(self.disk, folder, sha256)?,
-                    _ => Vec::new(),
-                });
-                origin = change.before.clone();
+                bytes = Some(saved_original(self.disk, folder, &change.before)?);
+                state = change.before.clone();
             }
-            left.extend(bytes.map(|bytes| Left { path: path.clone(), origin, bytes }));
+            left.extend(bytes.map(|bytes| File { path: path.clone(), state, bytes }));
         }
         Ok(left)
     }
@@ -175,7 +155,7 @@ impl<'a> Ledger<'a> {
         let mut used = BTreeSet::new();
         for owner in &self.owners {
             let state = owner.state()?;
-            if state.services.values().any(|service| service.stage != Stage::Reverted) {
+            if state.services.keys().any(|service| state.is_changed(service)) {
                 used.extend(state.host_changes.iter().map(|change| change.path.as_path()));
             }
         }
@@ -184,9 +164,9 @@ impl<'a> Ledger<'a> {
 
     /// Folders of unit files and libraries that these made: one may be empty only now, outermost first.
     pub fn made_folders(&self) -> Vec<PathBuf> {
-        let records = self.owners.iter().filter_map(|owner| owner.records.as_ref().ok()).flatten();
+        let records = self.owners.iter().flat_map(|owner| &owner.records);
         let changes = records.flat_map(|record| match &record.event {
-            Event::HostIntent { changes } | Event::Intent { changes, .. } => changes.as_slice(),
+            Event::Intent { changes, .. } => changes.as_slice(),
             _ => &[],
         });
         let is_unit_folder =
@@ -203,10 +183,8 @@ impl<'a> Ledger<'a> {
     pub fn taken_over_by(&self, name: &str) -> Option<&str> {
         let own = self.owners.iter().find(|owner| owner.name == name)?;
         let found = self.owners.iter().filter(|owner| owner.name != name).find(|owner| {
-            let holds = |service: &ServiceName| {
-                owner.state.services.get(service).is_some_and(|found| found.stage != Stage::Reverted)
-            };
-            let takes_over = owner.prepared.as_ref().is_ok_and(|prepared| prepared.owner.takes_over);
+            let holds = |service: &ServiceName| owner.state.is_changed(service);
+            let takes_over = owner.prepared.as_ref().is_some_and(|prepared| prepared.owner.takes_over);
             takes_over && owner.began() > own.began() && own.state.services.keys().any(holds)
         });
         found.map(|owner| owner.name.as_str())
@@ -251,12 +229,11 @@ impl<'a> Ledger<'a> {
 }
 
 impl Owner {
-    /// Its services, as far as anything says which they are. What one of them has from a folder that is damaged as a whole
-    /// bears a mark, and is not written over.
+    /// Its services, as far as anything says which they are.
     fn services(&self) -> Vec<&ServiceName> {
         match &self.prepared {
-            Ok(prepared) => prepared.services.iter().map(|treatment| &treatment.service).collect(),
-            Err(_) => self.state.services.keys().collect(),
+            Some(prepared) => prepared.names().collect(),
+            None => self.state.services.keys().collect(),
         }
     }
 
@@ -265,18 +242,15 @@ impl Owner {
     }
 
     fn began(&self) -> Option<i64> {
-        Some(self.records.as_ref().ok()?.first()?.wall_us)
+        Some(self.records.first()?.wall_us)
     }
 
     fn state(&self) -> Result<&TrialState, ChangeError> {
-        self.records.as_ref().map(|_| &self.state).map_err(|why| self.unread(why))
-    }
-
-    fn unread(&self, why: &str) -> ChangeError {
-        ChangeError::Refused(format!(
+        let Some(why) = &self.unread else { return Ok(&self.state) };
+        Err(ChangeError::Refused(format!(
             "{why}; it may have the services that are wanted. If it has ended, move {} away. Nothing was changed",
             self.folder.display()
-        ))
+        )))
     }
 }
 
@@ -307,6 +281,7 @@ pub(crate) fn timer_of(paths: &Paths, change: &Change) -> Option<ServiceName> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::FileState;
 
     const SERVICE: &str = "tor@a.service";
 
@@ -323,10 +298,10 @@ mod tests {
             after: FileState::readable(after.as_bytes()),
             made_folders: Vec::new(),
         };
-        let (service, arm) = (SERVICE.parse().unwrap(), "a".to_owned());
+        let (service, arm) = (Some(SERVICE.parse().unwrap()), Some("a".to_owned()));
         journal.append(1, Event::Intent { service, arm, changes: vec![change], life: None }).unwrap();
         if ended {
-            journal.append(1, Event::Ended { reverted: false }).unwrap();
+            journal.append(1, Event::Ended { stage: TrialStage::Stopped, why: None }).unwrap();
         }
     }
 

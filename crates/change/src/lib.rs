@@ -37,7 +37,7 @@ mod trial;
 pub use error::{ChangeError, ServiceError};
 pub use files::{FileError, FileState};
 pub use ledger::{Claim, Ledger, Stray, free};
-pub use lock::{Holder, Lock, LockError};
+pub use lock::{Holder, Lock};
 pub use preflight::preflight;
 pub use prepare::{PRELOAD, expected_of_arm, prepare, to_unset};
 pub use prepared::{HostUnit, Library, Owner, Prepared};

@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::edges::{Clock, Disk, HeldLock};
+use crate::error::ChangeError;
 use crate::files;
 use crate::journal::Action;
 
@@ -35,25 +35,6 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Why the host could not be locked.
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// Somebody else is at it.
-    #[error("{} is changing services of this host ({path} is locked); wait until it has ended", words(.holder))]
-    Held {
-        path: PathBuf,
-        /// Who, where it says so.
-        holder: Option<Holder>,
-    },
-    /// The lock's file cannot be used.
-    #[error("cannot lock {path}: {source}")]
-    File { path: PathBuf, source: io::Error },
-}
-
-fn words(holder: &Option<Holder>) -> String {
-    holder.as_ref().map_or("another process".to_owned(), ToString::to_string)
-}
-
 /// A held lock. The kernel lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub struct Lock {
@@ -61,14 +42,13 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes the lock, after the recovery timer if that is at work, and after whoever begins or goes on with the same within
-    /// `patience`: it was asked to end.
+    /// Takes the lock, after a recovery, and after whoever works on the same and ends within `patience`: it was asked to.
     pub(crate) fn take_after(
         (disk, clock): (&dyn Disk, &dyn Clock),
         folder: &Path,
         holder: &Holder,
         patience: Duration,
-    ) -> Result<Self, LockError> {
+    ) -> Result<Self, ChangeError> {
         let began = clock.now();
         let waits_for = |other: &Holder| match other.action {
             Action::Recover => RECOVERY_PATIENCE,
@@ -79,7 +59,7 @@ impl Lock {
         };
         loop {
             match Self::take(disk, folder, holder) {
-                Err(LockError::Held { holder: Some(other), .. })
+                Err(ChangeError::Held { holder: Some(other), .. })
                     if clock.now() - began < waits_for(&other) =>
                 {
                     clock.sleep(GAP);
@@ -104,15 +84,16 @@ impl Lock {
     }
 
     /// Takes the lock in a folder, which is made if it is missing.
-    pub(crate) fn take(disk: &dyn Disk, folder: &Path, holder: &Holder) -> Result<Self, LockError> {
+    pub(crate) fn take(disk: &dyn Disk, folder: &Path, holder: &Holder) -> Result<Self, ChangeError> {
         let path = folder.join(LOCK);
-        files::make_folders(disk, &path)
-            .map_err(|error| LockError::File { path: error.path, source: error.source })?;
-        let locked = disk.lock(&path).map_err(|source| LockError::File { path: path.clone(), source })?;
+        let failed =
+            |path: &Path, why| ChangeError::Refused(format!("cannot lock {}: {why}", path.display()));
+        files::make_folders(disk, &path).map_err(|error| failed(&error.path, error.source))?;
+        let locked = disk.lock(&path).map_err(|why| failed(&path, why))?;
         let Some(mut held) = locked else {
             // Only for the message, and to know whom it is worth waiting for.
             let holder = disk.read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            return Err(LockError::Held { path, holder });
+            return Err(ChangeError::Held { path, holder });
         };
         // On a full disk the lock holds without it.
         let _ = serde_json::to_vec(holder).map(|text| held.write(&text));

@@ -170,9 +170,5 @@ fn is_name(text: &str) -> bool {
 
 /// What the lives of an arm must run, for the agent: that of its services, which is the same for all of them.
 pub fn expected_of_arm(prepared: &Prepared, arm: &str) -> Option<Expected> {
-    prepared
-        .services
-        .iter()
-        .find(|treatment| treatment.arm == arm)
-        .map(|treatment| treatment.expected.clone())
+    Some(prepared.services.iter().find(|treatment| treatment.arm == arm)?.expected.clone())
 }

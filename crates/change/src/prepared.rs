@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use heaptrial_host::Mark;
 use heaptrial_model::{DrawnPlan, ServiceName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +29,20 @@ pub struct Prepared {
 impl Prepared {
     /// Version of what a transaction's folder holds, its journal included.
     pub const VERSION: u32 = 1;
+
+    /// The services of this host, in the order in which they are restarted.
+    pub fn names(&self) -> impl Iterator<Item = &ServiceName> + Clone {
+        self.services.iter().map(|treatment| &treatment.service)
+    }
+
+    /// What the files bear that are written for it.
+    pub fn mark(&self) -> Mark {
+        Mark { name: self.plan.name.clone(), id: self.plan.id.as_str().to_owned() }
+    }
+
+    pub fn treatment(&self, service: &ServiceName) -> Option<&ServiceTreatment> {
+        self.services.iter().find(|treatment| treatment.service == *service)
+    }
 }
 
 /// What a transaction is for: known to the crate that began it.

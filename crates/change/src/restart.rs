@@ -9,8 +9,8 @@ use crate::health::Health;
 use crate::run::Purpose;
 use crate::trial::Trial;
 
-/// Between the first looks at a service; what is asked of systemd here is asked on a host that is being measured, so
-/// that the gap doubles up to [`LONGEST_GAP`].
+/// Between the first looks at a service; asking systemd disturbs a host that is measured, so that it doubles up to
+/// [`LONGEST_GAP`].
 const FIRST_GAP: Duration = Duration::from_millis(10);
 const LONGEST_GAP: Duration = Duration::from_millis(250);
 
@@ -27,14 +27,6 @@ pub(crate) struct Restart {
     gap: Duration,
 }
 
-/// What a look at a restart found.
-pub(crate) enum Progress {
-    Waits,
-    /// This life does its work and stayed so.
-    Settled(LifeKey),
-    Failed(ServiceError),
-}
-
 impl Restart {
     /// `before` is the life that ran when it was queued.
     pub(crate) fn new(
@@ -48,39 +40,35 @@ impl Restart {
         Self { service, purpose, before, settles: None, deadline, next_look: now, gap: FIRST_GAP }
     }
 
-    /// Looks how far it is.
-    pub(crate) fn poll(&mut self, trial: &Trial<'_>, pace: &Pace) -> Progress {
+    /// The life that does its work and stayed so, once there is one.
+    pub(crate) fn look(&mut self, trial: &Trial<'_>, pace: &Pace) -> Result<Option<LifeKey>, ServiceError> {
         let now = trial.host.clock.now();
         if let Some((life, until)) = &self.settles {
-            return match trial.still_runs(&self.service, life) {
-                Err(how) => {
-                    failed(format!("it ended or restarted by itself soon after it was healthy ({how})"))
-                }
-                Ok(()) if now < *until => Progress::Waits,
-                Ok(()) => Progress::Settled(life.clone()),
-            };
+            trial.still_runs(&self.service, life).map_err(|how| {
+                ServiceError(format!("it ended or restarted by itself soon after it was healthy ({how})"))
+            })?;
+            return Ok((now >= *until).then(|| life.clone()));
         }
         if now < self.next_look {
-            return Progress::Waits;
+            return Ok(None);
         }
         self.next_look = now + self.gap;
         self.gap = (self.gap * 2).min(LONGEST_GAP);
         let last_seen = match trial.health(&self.service) {
-            Health::Sick(why) => return failed(why),
+            Health::Sick(why) => return Err(ServiceError(why)),
             Health::Healthy(life) if self.before.as_ref() != Some(&life) => {
                 self.settles = Some((life, trial.host.clock.now() + pace.settle.0));
-                return Progress::Waits;
+                return Ok(None);
             }
             Health::Healthy(_) => "what ran before still runs".to_owned(),
             Health::Waiting(what) => what,
         };
-        if now < self.deadline {
-            return Progress::Waits;
+        match now < self.deadline {
+            true => Ok(None),
+            false => {
+                let limit = pace.health_timeout;
+                Err(ServiceError(format!("it was not healthy within {limit}: {last_seen}")))
+            }
         }
-        failed(format!("it was not healthy within {}: {last_seen}", pace.health_timeout))
     }
-}
-
-fn failed(why: String) -> Progress {
-    Progress::Failed(ServiceError(why))
 }

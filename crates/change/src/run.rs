@@ -1,5 +1,4 @@
-//! A run over services: each gets its files and is restarted, at the plan's pace, watched, proved and committed; what fails is
-//! put back.
+//! A run over services: each gets its files, is restarted, watched, proved and committed; what fails is put back.
 //!
 //! | giving a treatment | what is true after it |
 //! |---|---|
@@ -10,8 +9,8 @@
 //!
 //! | putting back | what is true after it |
 //! |---|---|
-//! | record `Reverting`, files as before, systemd reloaded | the next life will be as before |
-//! | restarted if what runs may have the treatment, healthy, record `Reverted` | it is as if nothing had been |
+//! | record `Revert`, files as before, systemd reloaded | the next life will be as before |
+//! | restarted if what runs may have the treatment, healthy, record `Revert` | it is as if nothing had been |
 //!
 //! A record comes before what it needs to be undone by; all else is found out again by looking. A run that is cut short
 //! leaves services in the middle, and whoever goes on puts these back first, with a restart where they may have the
@@ -25,9 +24,9 @@ use heaptrial_model::{LifeKey, Pace, ServiceName};
 use crate::error::{ChangeError, ServiceError};
 use crate::health::{self, Running};
 use crate::journal::Event;
-use crate::restart::{Progress, Restart};
+use crate::restart::Restart;
 use crate::state::Stage;
-use crate::trial::{Trial, Witness};
+use crate::trial::Trial;
 
 /// Asked again and again whether no further service is to be restarted, and why.
 pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
@@ -43,18 +42,13 @@ pub(crate) enum Purpose {
     Revert,
 }
 
-/// What happens to a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Notification {
-    /// It is about to be restarted.
-    Restarting(ServiceName),
-    /// It runs what its arm wants.
-    Committed(ServiceName, LifeKey),
-    /// It does not, and is put back.
-    Failed(ServiceName, String),
-    Reverted(ServiceName),
-    /// It could not be put back.
-    RevertFailed(ServiceName, String),
+/// What happens to services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notification<'e> {
+    /// A service is about to be restarted.
+    Restarting(&'e ServiceName),
+    /// A service was committed, failed, or was put back or not: the record of it.
+    Recorded(&'e Event),
     /// Nothing happens for a moment: so many are done of so many.
     Waiting(usize, usize),
 }
@@ -83,9 +77,8 @@ impl Outcome {
     }
 }
 
-pub(crate) struct Run<'r, 'a> {
+struct Run<'r, 'a> {
     trial: &'r mut Trial<'a>,
-    witness: &'r mut dyn Witness,
     halt: Halt<'r>,
     purpose: Purpose,
     pace: Pace,
@@ -97,30 +90,36 @@ pub(crate) struct Run<'r, 'a> {
     outcome: Outcome,
 }
 
-impl<'r, 'a> Run<'r, 'a> {
-    pub(crate) fn new(
-        trial: &'r mut Trial<'a>,
+impl Trial<'_> {
+    /// A run; that one failed in the middle is recorded, and what it left is for the recovery timer.
+    pub(crate) fn run(
+        &mut self,
         purpose: Purpose,
         pace: Pace,
-        queue: VecDeque<ServiceName>,
-        witness: &'r mut dyn Witness,
-        halt: Halt<'r>,
-    ) -> Self {
-        Self {
-            trial,
-            witness,
+        queue: Vec<ServiceName>,
+        halt: Halt<'_>,
+    ) -> Result<Outcome, ChangeError> {
+        let run = Run {
+            trial: self,
             halt,
             purpose,
             pace,
             total: queue.len(),
-            queue,
+            queue: queue.into(),
             restarts: Vec::new(),
             last_launch: None,
             outcome: Outcome::default(),
+        };
+        let result = run.carry_out();
+        if let Err(error) = &result {
+            self.cut_short(error.to_string());
         }
+        result
     }
+}
 
-    pub(crate) fn carry_out(mut self) -> Result<Outcome, ChangeError> {
+impl Run<'_, '_> {
+    fn carry_out(mut self) -> Result<Outcome, ChangeError> {
         loop {
             let stops = self.stops();
             let launched = !stops && self.launch()?;
@@ -169,8 +168,7 @@ impl<'r, 'a> Run<'r, 'a> {
             return Ok(false);
         };
         if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
-            let done = self.total - self.queue.len();
-            self.witness.notify(&self.trial.prepared, &Notification::Waiting(done, self.total));
+            self.trial.notify(&Notification::Waiting(self.total - self.queue.len(), self.total));
             return Ok(false);
         }
         let Some(service) = self.queue.remove(next) else { return Ok(false) };
@@ -180,7 +178,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 Err(why) => self.fail(service, why, false)?,
             },
             Purpose::Revert => {
-                self.trial.note_done(Event::Reverting { service: service.clone(), why: None }, self.witness);
+                self.trial.note_done(revert(&service, Stage::Reverting, None));
                 self.put_files_back(service, true)?;
             }
         }
@@ -189,15 +187,14 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// Whether a service of the same family is being restarted: they are never down together.
     fn is_family_down(&self, service: &ServiceName) -> bool {
-        let family_of =
-            |service| self.trial.treatment(service).and_then(|treatment| treatment.family.as_ref());
+        let family_of = |service| self.trial.prepared.treatment(service)?.family.as_ref();
         let family = family_of(service);
         family.is_some() && self.restarts.iter().any(|restart| family_of(&restart.service) == family)
     }
 
     fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
         self.last_launch = Some(self.now());
-        self.witness.notify(&self.trial.prepared, &Notification::Restarting(service.clone()));
+        self.trial.notify(&Notification::Restarting(&service));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
             let _ = self.trial.host.manager.reset_failed(&service);
@@ -216,15 +213,13 @@ impl<'r, 'a> Run<'r, 'a> {
     fn look(&mut self) -> Result<bool, ChangeError> {
         let mut has_moved = false;
         for mut restart in std::mem::take(&mut self.restarts) {
-            let progress = restart.poll(self.trial, &self.pace);
-            has_moved |= !matches!(progress, Progress::Waits);
-            match progress {
-                Progress::Waits => self.restarts.push(restart),
-                Progress::Settled(life) => match restart.purpose {
-                    Purpose::Apply => self.commit(restart.service, life)?,
-                    Purpose::Revert => self.reverted(restart.service),
-                },
-                Progress::Failed(why) => self.failed(restart.service, restart.purpose, why)?,
+            let looked = restart.look(self.trial, &self.pace);
+            has_moved |= !matches!(looked, Ok(None));
+            match (restart.purpose, looked) {
+                (_, Ok(None)) => self.restarts.push(restart),
+                (Purpose::Apply, Ok(Some(life))) => self.commit(restart.service, life)?,
+                (Purpose::Revert, Ok(Some(_))) => self.reverted(&restart.service),
+                (purpose, Err(why)) => self.failed(restart.service, purpose, why)?,
             }
         }
         Ok(has_moved)
@@ -237,9 +232,9 @@ impl<'r, 'a> Run<'r, 'a> {
         });
         match proved {
             Ok(identity) => {
-                let (name, identity) = (service.clone(), Some(identity));
-                self.trial.record(Event::Committed { service: name, life: life.clone(), identity })?;
-                self.witness.notify(&self.trial.prepared, &Notification::Committed(service, life));
+                let event = Event::Committed { service, life, identity: Some(identity) };
+                self.trial.record(event.clone())?;
+                self.trial.notify(&Notification::Recorded(&event));
                 Ok(())
             }
             Err(why) => self.fail(service, why, true),
@@ -256,7 +251,7 @@ impl<'r, 'a> Run<'r, 'a> {
         match purpose {
             Purpose::Apply => self.fail(service, why, true),
             Purpose::Revert => {
-                self.stuck(service, &why);
+                self.stuck(service, why);
                 Ok(())
             }
         }
@@ -264,14 +259,11 @@ impl<'r, 'a> Run<'r, 'a> {
 
     /// A service did not become what it should: it is put back at once. `restarted`: whether what ran before may be gone.
     fn fail(&mut self, service: ServiceName, why: ServiceError, restarted: bool) -> Result<(), ChangeError> {
-        let why = why.to_string();
-        let event = Event::Reverting { service: service.clone(), why: Some(why.clone()) };
-        self.trial.note_done(event, self.witness);
-        self.witness.notify(&self.trial.prepared, &Notification::Failed(service.clone(), why.clone()));
-        self.outcome.failed.push((service.clone(), why));
-        if self.trial.stage(&service).is_none() {
+        self.outcome.failed.push((service.clone(), why.to_string()));
+        self.done(revert(&service, Stage::Reverting, Some(why)));
+        if self.trial.state.stage_of(&service).is_none() {
             // Nothing of it was changed.
-            self.trial.note_done(Event::Reverted { service }, self.witness);
+            self.trial.note_done(revert(&service, Stage::Reverted, None));
             return Ok(());
         }
         self.put_files_back(service, restarted)
@@ -280,34 +272,40 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Puts a service's files back, and restarts it where what runs may have the treatment.
     fn put_files_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
         if let Err(why) = self.trial.undo_files(&service) {
-            self.stuck(service, &why);
+            self.stuck(service, why);
             return Ok(());
         }
         self.trial.host.manager.reload()?;
         let running = health::running(self.trial.host, &service);
         let by_somebody = !restarted && running == Running::Stopped;
         if by_somebody || self.trial.state.stays_stopped(&service, &running) {
-            self.witness.warning(&format!("{service} is stopped and stays so; its files are as before"));
+            self.trial.warn(&format!("{service} is stopped and stays so; its files are as before"));
         } else if self.trial.state.may_be_treated(&service, &running) {
             return self.restart(service, Purpose::Revert);
         }
-        self.reverted(service);
+        self.reverted(&service);
         Ok(())
     }
 
-    fn reverted(&mut self, service: ServiceName) {
-        if let Err(why) = self.trial.start_timers_again(&service) {
-            self.witness.warning(&format!("{service}: {why}"));
+    fn reverted(&mut self, service: &ServiceName) {
+        if let Err(why) = self.trial.start_timers_again(service) {
+            self.trial.warn(&format!("{service}: {why}"));
         }
-        self.trial.note_done(Event::Reverted { service: service.clone() }, self.witness);
-        self.witness.notify(&self.trial.prepared, &Notification::Reverted(service));
+        self.done(revert(service, Stage::Reverted, None));
     }
 
-    fn stuck(&mut self, service: ServiceName, why: &ServiceError) {
-        let why = why.to_string();
-        self.trial
-            .note_done(Event::RevertFailed { service: service.clone(), why: why.clone() }, self.witness);
-        self.witness.notify(&self.trial.prepared, &Notification::RevertFailed(service.clone(), why.clone()));
-        self.outcome.stuck.push((service, why));
+    fn stuck(&mut self, service: ServiceName, why: ServiceError) {
+        self.outcome.stuck.push((service.clone(), why.to_string()));
+        self.done(revert(&service, Stage::RevertFailed, Some(why)));
     }
+
+    /// Records what was done, and reports it.
+    fn done(&mut self, event: Event) {
+        self.trial.note_done(event.clone());
+        self.trial.notify(&Notification::Recorded(&event));
+    }
+}
+
+fn revert(service: &ServiceName, stage: Stage, why: Option<ServiceError>) -> Event {
+    Event::Revert { service: service.clone(), stage, why: why.map(|why| why.to_string()) }
 }

@@ -1,6 +1,6 @@
 //! What is done to one service and found out about it; each step can be repeated after a crash at any moment.
 
-use std::fmt::Display;
+use std::path::Path;
 use std::time::Duration;
 
 use heaptrial_host::Paths;
@@ -10,22 +10,24 @@ use heaptrial_model::{Identity, LifeKey, ServiceName};
 use crate::edges::Disk;
 use crate::edit;
 use crate::error::{ChangeError, ServiceError};
-use crate::files::FileState;
+use crate::files::{self, FileError, FileState};
 use crate::health::{self, Health};
 use crate::journal::{Change, Event};
-use crate::ledger::{Left, timer_of};
-use crate::treatment::{Content, Desired, ServiceTreatment};
+use crate::ledger::timer_of;
+use crate::treatment::ServiceTreatment;
 use crate::trial::Trial;
 
-/// Starting or stopping a timer.
-const TIMER_PATIENCE: Duration = Duration::from_secs(30);
+/// Starting or stopping a unit of ours.
+const UNIT_PATIENCE: Duration = Duration::from_secs(30);
 
 /// systemd may go away more than once before it hears of a restart.
 const MOST_ASKED: u32 = 4;
 
 impl Trial<'_> {
     fn planned(&self, service: &ServiceName) -> Result<&ServiceTreatment, ServiceError> {
-        self.treatment(service).ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
+        self.prepared
+            .treatment(service)
+            .ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
     }
 
     /// Announces the changes of a service's files and makes them; its next life will have the treatment.
@@ -36,8 +38,9 @@ impl Trial<'_> {
             return Err(ServiceError("it is stopped; start it, or leave it out, and go on".to_owned()));
         }
         let changes = self.plan_files(service)?;
-        let arm = self.planned(service)?.arm.clone();
-        self.record(Event::Intent { service: service.clone(), arm, changes, life: running.life() })?;
+        let (arm, name) = (self.planned(service)?.arm.clone(), service.clone());
+        let life = running.life();
+        self.record(Event::Intent { service: Some(name), arm: Some(arm), changes, life })?;
         for change in &self.changes(service) {
             edit::make(change, &self.journal)?;
             if change.after == FileState::Absent {
@@ -55,36 +58,33 @@ impl Trial<'_> {
 
     /// The changes of a service's files, with the bytes of before and after saved.
     fn plan_files(&self, service: &ServiceName) -> Result<Vec<Change>, ServiceError> {
-        let treatment = self.planned(service)?.clone();
-        let left = self.left_on(service)?;
-        let mut desired = treatment.files(&self.paths, self.mark());
-        for file in &left {
-            if desired.iter().all(|wanted| wanted.path != file.path) {
-                let content = Content::Origin { state: file.origin.clone(), bytes: file.bytes.clone() };
-                desired.push(Desired { path: file.path.clone(), content });
-            }
-        }
-        let plan = |file: &Desired| {
-            let left = left.iter().find(|left| left.path == file.path);
-            Ok(edit::plan(file, left, self.mark(), &self.journal)?)
+        let treatment = self.planned(service)?;
+        // What ended ones left, where this one takes their place.
+        let left = match self.prepared.owner.takes_over {
+            true => self.others.left_on(service)?,
+            false => Vec::new(),
         };
-        let changes: Vec<Change> = desired.iter().map(plan).collect::<Result<_, ServiceError>>()?;
-        let relay = treatment.relay.as_ref().filter(|_| !treatment.torrc.is_empty());
-        for change in &changes {
-            if let (Some(relay), FileState::File { sha256, .. }) = (relay, &change.after)
-                && change.path == relay.torrc
-            {
-                self.host.programs.verify_torrc(relay, &self.journal.original(sha256)?)?;
+        let mark = self.prepared.mark();
+        let left_at = |path: &Path| left.iter().find(|left| left.path == path);
+        let mut changes = Vec::new();
+        for file in treatment.files(&self.paths, &mark) {
+            changes.push(edit::plan(&file, left_at(&file.path).is_some(), &self.journal)?);
+        }
+        if let Some(relay) = treatment.changed_relay() {
+            let left = left_at(&relay.torrc);
+            let change = edit::plan_torrc(&relay.torrc, &treatment.torrc, &mark, left, &self.journal)?;
+            self.host.programs.verify_torrc(relay, &self.journal.original(&change.after)?)?;
+            changes.push(change);
+        }
+        for file in &left {
+            if changes.iter().all(|change| change.path != file.path) {
+                changes.push(edit::plan(file, true, &self.journal)?);
             }
         }
         Ok(changes)
     }
 
-    /// Whether every file of a service is as it was written; those that are not are as before.
-    ///
-    /// # Errors
-    ///
-    /// Where one is something else.
+    /// Whether every file of a service is as it was written; those that are not are as before, or an error.
     pub(crate) fn is_written(&self, service: &ServiceName) -> Result<bool, ChangeError> {
         let mut all = true;
         for change in &self.changes(service) {
@@ -95,14 +95,6 @@ impl Trial<'_> {
 
     pub(crate) fn changes(&self, service: &ServiceName) -> Vec<Change> {
         self.state.services.get(service).map(|state| state.changes.clone()).unwrap_or_default()
-    }
-
-    /// What ended ones left on a service, where this one takes their place.
-    fn left_on(&self, service: &ServiceName) -> Result<Vec<Left>, ChangeError> {
-        match self.prepared.owner.takes_over {
-            true => self.others.left_on(service),
-            false => Ok(Vec::new()),
-        }
     }
 
     /// Puts the files of a service back, and stops its timer.
@@ -120,61 +112,51 @@ impl Trial<'_> {
     fn stop_timer(&self, timer: Option<ServiceName>) {
         // One that was never started is no obstacle.
         if let Some(timer) = timer {
-            let _ = self.stop_unit(&timer, TIMER_PATIENCE);
+            let _ = self.stop_unit(&timer);
         }
     }
 
     /// Starts the timers that an earlier trial had left on a service, once their files are back.
     pub(crate) fn start_timers_again(&self, service: &ServiceName) -> Result<(), ServiceError> {
         let changes = self.changes(service);
-        for change in changes.iter().filter(|change| change.before != FileState::Absent) {
-            if let Some(timer) = timer_of(&self.paths, change) {
-                self.start_timer_unit(timer)?;
-            }
-        }
-        Ok(())
+        let restored = changes.iter().filter(|change| change.before != FileState::Absent);
+        let mut timers = restored.filter_map(|change| timer_of(&self.paths, change));
+        timers.try_for_each(|timer| self.started(&timer))
     }
 
     /// Starts the timer that restarts a service, where its arm has one.
     pub(crate) fn start_timer(&self, service: &ServiceName) -> Result<(), ServiceError> {
-        let timer = self.treatment(service).and_then(|treatment| treatment.timer());
-        timer.map_or(Ok(()), |timer| self.start_timer_unit(timer))
+        self.planned(service)?.timer().map_or(Ok(()), |timer| self.started(&timer))
     }
 
-    fn start_timer_unit(&self, timer: ServiceName) -> Result<(), ServiceError> {
-        let result = self.start_unit(&timer, TIMER_PATIENCE)?;
+    /// Starts a unit of ours, which has to come up.
+    pub(crate) fn started(&self, unit: &ServiceName) -> Result<(), ServiceError> {
+        let result = self.start_unit(unit)?;
         match result.is_done() {
             true => Ok(()),
-            false => Err(ServiceError(format!("its timer {timer} did not start: {}", result.0))),
+            false => Err(ServiceError(format!("{unit} did not start: {}", result.0))),
         }
     }
 
-    /// Starts a unit and waits until that is done.
-    pub(crate) fn start_unit(&self, unit: &ServiceName, limit: Duration) -> Result<JobResult, SystemdError> {
-        self.through(|| self.host.manager.start(unit), limit)
+    pub(crate) fn start_unit(&self, unit: &ServiceName) -> Result<JobResult, SystemdError> {
+        self.through(|| self.host.manager.start(unit))
     }
 
-    /// Stops a unit and waits until that is done.
-    pub(crate) fn stop_unit(&self, unit: &ServiceName, limit: Duration) -> Result<JobResult, SystemdError> {
-        self.through(|| self.host.manager.stop(unit), limit)
+    pub(crate) fn stop_unit(&self, unit: &ServiceName) -> Result<JobResult, SystemdError> {
+        self.through(|| self.host.manager.stop(unit))
     }
 
     /// Queues a job and waits for it. Starting what is started, or stopping what is stopped, changes nothing: it is asked
     /// again when systemd went away before it answered.
-    fn through(
-        &self,
-        queue: impl Fn() -> Result<Job, SystemdError>,
-        limit: Duration,
-    ) -> Result<JobResult, SystemdError> {
-        let wait = || self.host.manager.wait(&queue()?, limit);
+    fn through(&self, queue: impl Fn() -> Result<Job, SystemdError>) -> Result<JobResult, SystemdError> {
+        let wait = || self.host.manager.wait(&queue()?, UNIT_PATIENCE);
         match wait() {
             Err(SystemdError::Lost { .. }) => wait(),
             waited => waited,
         }
     }
 
-    /// Queues a restart; gives the life that ran before. If systemd went away before it answered it is asked again: one that it
-    /// had heard of is one restart more.
+    /// Queues a restart; gives the life that ran before. If systemd went away it is asked again: at worst it restarts twice.
     pub(crate) fn restart(&self, service: &ServiceName) -> Result<Option<LifeKey>, ServiceError> {
         let mut asked = 0;
         loop {
@@ -190,14 +172,16 @@ impl Trial<'_> {
     /// What a life runs, options of a torrc included, if that is what it should.
     pub(crate) fn prove(&self, service: &ServiceName, life: &LifeKey) -> Result<Identity, ServiceError> {
         let treatment = self.planned(service)?;
-        health::options_in_force(self.host, treatment)?;
+        if let Some(relay) = treatment.changed_relay() {
+            self.host.programs.options_in_force(relay, &treatment.torrc)?;
+        }
         health::proof(self.host, life, treatment)
     }
 
     /// Whether a service does its work.
     pub(crate) fn health(&self, service: &ServiceName) -> Health {
         match self.planned(service) {
-            Ok(treatment) => health::look(self.host, treatment, health::status(self.host, service).as_ref()),
+            Ok(treatment) => health::look(self.host, treatment, self.host.manager.status(service).as_ref()),
             Err(why) => Health::Sick(why.to_string()),
         }
     }
@@ -207,7 +191,7 @@ impl Trial<'_> {
         if self.host.programs.life(life.pid).as_ref() == Some(life) {
             return Ok(());
         }
-        let status = health::status(self.host, service).map_err(|error| error.to_string())?;
+        let status = self.host.manager.status(service).map_err(|error| error.to_string())?;
         Err(health::how_it_ended(&status))
     }
 }
@@ -221,14 +205,18 @@ pub(crate) fn check_library(
     let Some(path) = treatment.expected.object.as_ref().filter(|path| paths.owns(path)) else {
         return Ok(());
     };
-    let failed = |why: &dyn Display| ServiceError(format!("its library {}: {why}", path.display()));
-    let present = disk.look(path).map_err(|error| failed(&error))?.0;
-    match &present {
-        FileState::File { sha256, .. }
-            if *sha256 == treatment.expected.sha256 && present.is_untouched_by_others() =>
-        {
-            Ok(())
-        }
-        _ => Err(failed(&"it is not the file that was installed, or others can write it")),
+    match is_installed(disk, path, &treatment.expected.sha256)? {
+        true => Ok(()),
+        false => Err(ServiceError(format!(
+            "its library {}: it is not the file that was installed, or others can write it",
+            path.display()
+        ))),
     }
+}
+
+/// Whether a library is there with these bytes, and nobody else can write it.
+pub(crate) fn is_installed(disk: &dyn Disk, path: &Path, sha256: &str) -> Result<bool, FileError> {
+    let present = files::read(disk, path)?.0;
+    let is_it = matches!(&present, FileState::File { sha256: found, .. } if found == sha256);
+    Ok(is_it && present.is_untouched_by_others())
 }

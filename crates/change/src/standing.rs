@@ -4,28 +4,27 @@ use std::fs;
 use std::path::PathBuf;
 
 use heaptrial_allocator::prove;
-use heaptrial_host::Paths;
 use heaptrial_host::systemd::{SystemdError, UnitStatus};
+use heaptrial_host::{Mark, Paths};
 use heaptrial_inspect::Service;
 use heaptrial_model::{Identity, LifeKey, ServiceName};
 
-use crate::edges::{Host, in_force, is_program_begun};
+use crate::edges::{Host, Programs as _, ThisHostsPrograms};
 use crate::error::ChangeError;
-use crate::files::FileState;
+use crate::files::{File, FileState};
 use crate::health::{self, Health};
 use crate::journal::Event;
 use crate::prepared::Prepared;
 use crate::service::check_library;
 use crate::state::{ServiceState, Stage, TrialState};
-use crate::treatment::{Content, Desired, Mark, ServiceTreatment};
-use crate::trial::{Trial, Witness};
+use crate::treatment::ServiceTreatment;
+use crate::trial::Trial;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It has no treatment now.
     Untreated,
-    /// It does its work under its treatment, in the life that was proved or in one that somebody asked for and that was
-    /// proved now.
+    /// It does its work under its treatment, in the life that was proved or in a later one that was proved now.
     Well { life: LifeKey },
     /// It is not yet, or no longer, ready for its work.
     NotReady(String),
@@ -34,18 +33,13 @@ pub enum Standing {
 }
 
 impl Trial<'_> {
-    /// How these services are, in their order. A service that somebody restarted, or that came up with the host, is
-    /// proved anew and its new life recorded.
-    pub fn standings(
-        &mut self,
-        services: &[ServiceName],
-        witness: &mut dyn Witness,
-    ) -> Result<Vec<Standing>, ChangeError> {
+    /// How these services are, in their order. One that was restarted since is proved again and its new life recorded.
+    pub fn standings(&mut self, services: &[ServiceName]) -> Result<Vec<Standing>, ChangeError> {
         let seen = look(self.host, &self.paths, &self.prepared, &self.state, services);
         let mut standings = Vec::with_capacity(services.len());
         for (service, (standing, other)) in services.iter().zip(seen) {
             if let Some((life, identity)) = other {
-                witness.warning(&format!("{service} was restarted by somebody, and runs what it should"));
+                self.warn(&format!("{service} was restarted by somebody, and runs what it should"));
                 let service = service.clone();
                 self.record(Event::Committed { service, life, identity: Some(identity) })?;
             }
@@ -84,7 +78,7 @@ fn look(
             Err(error) => return (Standing::NotReady(error.to_string()), None),
         };
         let found = state.services.get(service).filter(|found| found.stage == Stage::Committed);
-        let treatment = prepared.services.iter().find(|treatment| treatment.service == *service);
+        let treatment = prepared.treatment(service);
         let (Some(known), Some(treatment)) = (found.and_then(|found| found.life.as_ref()), treatment) else {
             return (Standing::Untreated, None);
         };
@@ -136,30 +130,28 @@ fn without_header(text: &[u8]) -> Vec<u8> {
     lines.filter(|line| !line.starts_with(b"#")).collect::<Vec<_>>().concat()
 }
 
-/// Whether a service is already as a treatment wants it, now and after its next restart, by files that an earlier trial or
-/// rollout wrote.
+/// Whether a service is, and after its next restart will be, as a treatment wants it, by files of an earlier trial.
 pub fn is_as_wanted(service: &Service, treatment: &ServiceTreatment, paths: &Paths) -> bool {
     let Some(process) = &service.process else { return false };
     let runs = process.identity.as_ref().is_some_and(|identity| prove(&treatment.expected, identity).is_ok());
-    let is_there = |file: &Desired| match &file.content {
-        Content::New(wanted) => {
-            fs::read(&file.path).is_ok_and(|present| without_header(&present) == without_header(wanted))
+    let programs = ThisHostsPrograms::default();
+    let is_there = |file: &File| match &file.state {
+        FileState::Link { target } => fs::read_link(&file.path).is_ok_and(|present| present == *target),
+        _ => {
+            fs::read(&file.path).is_ok_and(|present| without_header(&present) == without_header(&file.bytes))
         }
-        Content::Link(target) => fs::read_link(&file.path).is_ok_and(|present| present == *target),
-        Content::Torrc(options) => {
-            service.relay.as_ref().is_some_and(|relay| in_force(relay, options).is_ok())
-        }
-        Content::Origin { .. } => false,
     };
     // What another arm set is no part of this one.
-    let has_own_torrc = treatment.torrc.is_empty()
-        && service.relay.as_ref().is_some_and(|relay| {
-            fs::read(&relay.torrc).map_or(true, |text| heaptrial_relay::TorrcEdit::marker(&text).is_some())
-        });
+    let is_unmarked = |text: Vec<u8>| heaptrial_relay::TorrcEdit::marker(&text).is_none();
+    let torrc_fits = match &service.relay {
+        Some(relay) if treatment.torrc.is_empty() => fs::read(&relay.torrc).is_ok_and(is_unmarked),
+        Some(relay) => programs.options_in_force(relay, &treatment.torrc).is_ok(),
+        None => treatment.torrc.is_empty(),
+    };
     let has_own_timer = treatment.restart_every.is_none() && paths.unit(&treatment.timer_name()).exists();
-    let files = treatment.files(paths, Mark { trial: "", id: "" });
-    runs && files.iter().all(is_there)
-        && !has_own_torrc
+    let mut files = treatment.files(paths, &Mark::default()).into_iter();
+    runs && files.all(|file| is_there(&file))
+        && torrc_fits
         && !has_own_timer
-        && is_program_begun(process.life.pid)
+        && programs.is_begun(process.life.pid)
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use heaptrial_model::{Identity, LifeKey, ServiceName};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::ChangeError;
@@ -13,10 +13,11 @@ use crate::health::Running;
 use crate::journal::{Action, Change, Event, Record};
 
 /// How far a service has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// Its files are about to change, or were changed; it is not yet proved.
+    #[default]
     Changing,
     /// It runs what its arm wants.
     Committed,
@@ -28,7 +29,7 @@ pub enum Stage {
 }
 
 /// What the journal says of a service.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct ServiceState {
     pub arm: String,
     pub stage: Stage,
@@ -47,9 +48,10 @@ pub struct ServiceState {
     pub committed_wall_us: Option<i64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialStage {
+    #[default]
     Planned,
     /// Being started, or interrupted while it was.
     Starting,
@@ -62,7 +64,7 @@ pub enum TrialStage {
     Reverted,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct TrialState {
     pub stage: TrialStage,
     /// Services in which something was changed.
@@ -88,17 +90,7 @@ pub struct TrialState {
 
 impl TrialState {
     pub fn of(records: &[Record]) -> Self {
-        let mut state = Self {
-            stage: TrialStage::Planned,
-            services: BTreeMap::new(),
-            host_changes: Vec::new(),
-            dropped: BTreeSet::new(),
-            given_up: BTreeSet::new(),
-            interrupted: None,
-            failures: 0,
-            notes: Vec::new(),
-            noted_before: 0,
-        };
+        let mut state = Self::default();
         records.iter().for_each(|record| state.apply(record));
         state
     }
@@ -119,33 +111,23 @@ impl TrialState {
                     Action::Recover | Action::Drop | Action::Stop => {}
                 }
             }
-            Event::HostIntent { changes } => {
+            Event::Intent { service: None, changes, .. } => {
                 for change in changes {
                     let known = self.host_changes.iter_mut().find(|known| known.path == change.path);
-                    match known {
-                        // What was there before the first change is what counts.
-                        Some(known) => {
-                            known.after = change.after.clone();
-                            let new = |folder: &&PathBuf| !known.made_folders.contains(folder);
-                            let new: Vec<PathBuf> = change.made_folders.iter().filter(new).cloned().collect();
-                            known.made_folders.extend(new);
-                        }
-                        None => self.host_changes.push(change.clone()),
-                    }
+                    let Some(known) = known else {
+                        self.host_changes.push(change.clone());
+                        continue;
+                    };
+                    // What was there before the first change is what counts.
+                    known.after = change.after.clone();
+                    let new = |folder: &&PathBuf| !known.made_folders.contains(folder);
+                    let new: Vec<PathBuf> = change.made_folders.iter().filter(new).cloned().collect();
+                    known.made_folders.extend(new);
                 }
             }
-            Event::Intent { service, arm, changes, life } => {
-                let fresh = ServiceState {
-                    arm: arm.clone(),
-                    stage: Stage::Changing,
-                    changes: changes.clone(),
-                    life_before: life.clone(),
-                    life: None,
-                    identity: None,
-                    is_settled: false,
-                    why: None,
-                    committed_wall_us: None,
-                };
+            Event::Intent { service: Some(service), arm, changes, life } => {
+                let (arm, changes) = (arm.clone().unwrap_or_default(), changes.clone());
+                let fresh = ServiceState { arm, changes, life_before: life.clone(), ..Default::default() };
                 self.services.insert(service.clone(), fresh);
             }
             Event::Note { note } => self.notes.push((record.wall_us, note.clone())),
@@ -159,29 +141,26 @@ impl TrialState {
                     found.is_settled = true;
                 }
             }
-            Event::Reverting { service, why } => {
-                self.failures += u32::from(why.is_some());
-                self.to(service, Stage::Reverting, why.as_ref());
-            }
-            Event::Reverted { service } => {
-                self.to(service, Stage::Reverted, None);
+            Event::Revert { service, stage, why } => {
+                self.failures += u32::from(*stage == Stage::Reverting && why.is_some());
                 if let Some(found) = self.services.get_mut(service) {
-                    found.is_settled = true;
+                    found.stage = *stage;
+                    found.why = why.clone().or(found.why.take());
+                    found.is_settled |= *stage == Stage::Reverted;
                 }
             }
-            Event::RevertFailed { service, why } => self.to(service, Stage::RevertFailed, Some(why)),
             Event::Dropped { service, given_up } => {
                 self.dropped.insert(service.clone());
                 if *given_up {
                     self.given_up.insert(service.clone());
                 }
             }
-            Event::Started => self.stage = TrialStage::Running,
-            Event::Interrupted { why } => self.interrupted = Some(why.clone()),
-            Event::Ended { reverted: false } => self.stage = TrialStage::Stopped,
-            Event::Ended { reverted: true } => {
-                self.stage = TrialStage::Reverted;
-                self.host_changes.clear();
+            Event::Ended { stage, why } => {
+                self.stage = *stage;
+                self.interrupted.clone_from(why);
+                if *stage == TrialStage::Reverted {
+                    self.host_changes.clear();
+                }
             }
         }
     }
@@ -205,14 +184,22 @@ impl TrialState {
         in_flight.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether a revert comes to a service: something of it was changed, and nobody gave it up.
-    pub(crate) fn is_to_revert(&self, service: &ServiceName) -> bool {
-        let changed = self.services.get(service).is_some_and(|found| found.stage != Stage::Reverted);
-        changed && !self.given_up.contains(service)
+    /// How far a service has come; `None` of one that was not changed yet.
+    pub fn stage_of(&self, service: &ServiceName) -> Option<Stage> {
+        Some(self.services.get(service)?.stage)
     }
 
-    /// Whether a service that does not run was stopped by somebody else, and stays so. Of one in the middle its treatment may be
-    /// why.
+    /// Whether something of a service was changed, and it is not as before again.
+    pub fn is_changed(&self, service: &ServiceName) -> bool {
+        self.stage_of(service).is_some_and(|stage| stage != Stage::Reverted)
+    }
+
+    /// Whether a revert comes to a service: it is changed, and nobody gave it up.
+    pub(crate) fn is_to_revert(&self, service: &ServiceName) -> bool {
+        self.is_changed(service) && !self.given_up.contains(service)
+    }
+
+    /// Whether a service was stopped by somebody else, and stays so: of one in the middle its treatment may be why.
     pub(crate) fn stays_stopped(&self, service: &ServiceName, running: &Running) -> bool {
         let is_settled = self.services.get(service).is_none_or(|found| found.is_settled);
         *running == Running::Stopped && is_settled
@@ -230,18 +217,11 @@ impl TrialState {
 
     /// Whether a service has its treatment.
     pub fn is_committed(&self, service: &ServiceName) -> bool {
-        self.services.get(service).is_some_and(|found| found.stage == Stage::Committed)
+        self.stage_of(service) == Some(Stage::Committed)
     }
 
     /// How many services are at a stage.
     pub fn count(&self, stage: Stage) -> usize {
         self.services.values().filter(|state| state.stage == stage).count()
-    }
-
-    fn to(&mut self, service: &ServiceName, stage: Stage, why: Option<&String>) {
-        if let Some(found) = self.services.get_mut(service) {
-            found.stage = stage;
-            found.why = why.cloned().or(found.why.take());
-        }
     }
 }

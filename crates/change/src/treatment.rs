@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use heaptrial_allocator::Expected;
 use heaptrial_host::systemd::{UnitEnvironment, quoted};
-use heaptrial_host::{Paths, Scope};
+use heaptrial_host::{Mark, Paths, Scope};
 use heaptrial_model::{HumanDuration, Identity, Linkage, ServiceName};
 use heaptrial_relay::Relay;
 use serde::{Deserialize, Serialize};
 
 use crate::error::ServiceError;
-use crate::files::{FileState, digest};
+use crate::files::{File, FileState, digest};
 use crate::ledger::some;
 
 /// A restart timer fires up to this share of its interval later, always the same for a service, so that those of a
@@ -38,90 +38,51 @@ pub struct ServiceTreatment {
     pub relay: Option<Relay>,
 }
 
-/// A file as it should be.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Desired {
-    pub(crate) path: PathBuf,
-    pub(crate) content: Content,
-}
-
-/// What should be in it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Content {
-    /// A file of who runs this program with these bytes, where nothing was before.
-    New(Vec<u8>),
-    Link(PathBuf),
-    /// The torrc that is there with these options.
-    Torrc(BTreeMap<String, String>),
-    /// What was there before an ended trial wrote it.
-    Origin {
-        state: FileState,
-        bytes: Vec<u8>,
-    },
-}
-
-/// A trial's name and the id of its drawing, for comments in files.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Mark<'a> {
-    pub(crate) trial: &'a str,
-    pub(crate) id: &'a str,
-}
-
 impl ServiceTreatment {
-    /// The files that it changes.
-    pub(crate) fn files(&self, paths: &Paths, mark: Mark<'_>) -> Vec<Desired> {
+    /// The files that it brings, which bear the mark of its trial.
+    pub(crate) fn files(&self, paths: &Paths, mark: &Mark) -> Vec<File> {
         let mut files = Vec::new();
-        if let Some(text) = self.drop_in(mark) {
-            files.push(Desired {
-                path: paths.drop_in(&self.service),
-                content: Content::New(text.into_bytes()),
-            });
-        }
-        if let (Some(relay), false) = (&self.relay, self.torrc.is_empty()) {
-            files.push(Desired { path: relay.torrc.clone(), content: Content::Torrc(self.torrc.clone()) });
-        }
+        files.extend(self.drop_in(mark).map(|text| File::text(paths.drop_in(&self.service), &text)));
         if let (Some(every), Some(timer)) = (self.restart_every, self.timer()) {
             let name = timer.as_str().strip_suffix(".timer").unwrap_or(timer.as_str());
-            let unit = |text: String| Content::New(text.into_bytes());
-            files.push(Desired {
-                path: paths.unit(&format!("{name}.service")),
-                content: unit(self.restart_service(paths.scope, mark)),
-            });
-            files.push(Desired {
-                path: paths.unit(timer.as_str()),
-                content: unit(self.with_header(mark, &self.restart_timer(every))),
-            });
-            files.push(Desired {
-                path: paths.unit(&format!("timers.target.wants/{timer}")),
-                content: Content::Link(PathBuf::from(format!("../{timer}"))),
-            });
+            let service = self.restart_service(paths.scope, mark);
+            let text = self.with_header(mark, &self.restart_timer(every));
+            let link = paths.unit(&format!("timers.target.wants/{timer}"));
+            files.push(File::text(paths.unit(&format!("{name}.service")), &service));
+            files.push(File::text(paths.unit(timer.as_str()), &text));
+            files.push(File::link(link, &format!("../{timer}")));
         }
         files
     }
 
     /// Unit files and the drop-in that it needs for itself.
     pub(crate) fn unit_files(&self, paths: &Paths) -> Vec<PathBuf> {
-        let files = self.files(paths, Mark { trial: "", id: "" }).into_iter().map(|file| file.path);
-        files.filter(|path| path.starts_with(&paths.units)).collect()
+        self.files(paths, &Mark::default()).into_iter().map(|file| file.path).collect()
     }
 
     /// Every file that it changes, with what is written: of a torrc the lines that are added.
-    pub fn preview(&self, paths: &Paths, trial: &str, id: &str) -> Vec<(PathBuf, String)> {
-        let text = |content: &Content| match content {
-            Content::New(bytes) | Content::Origin { bytes, .. } => {
-                String::from_utf8_lossy(bytes).into_owned()
-            }
-            Content::Link(target) => format!("-> {}\n", target.display()),
-            Content::Torrc(options) => {
-                options.iter().map(|(name, value)| format!("{name} {value}\n")).collect()
-            }
+    pub fn preview(&self, paths: &Paths, mark: &Mark) -> Vec<(PathBuf, String)> {
+        let shown = |file: File| {
+            let text = match &file.state {
+                FileState::Link { target } => format!("-> {}\n", target.display()),
+                _ => String::from_utf8_lossy(&file.bytes).into_owned(),
+            };
+            (file.path, text)
         };
-        let files = self.files(paths, Mark { trial, id });
-        files.into_iter().map(|file| (file.path, text(&file.content))).collect()
+        let torrc = self.changed_relay().map(|relay| {
+            let lines = self.torrc.iter().map(|(name, value)| format!("{name} {value}\n"));
+            (relay.torrc.clone(), lines.collect())
+        });
+        self.files(paths, mark).into_iter().map(shown).chain(torrc).collect()
+    }
+
+    /// The relay, where its torrc is changed.
+    pub(crate) fn changed_relay(&self) -> Option<&Relay> {
+        self.relay.as_ref().filter(|_| !self.torrc.is_empty())
     }
 
     /// The drop-in, where the environment is changed.
-    fn drop_in(&self, mark: Mark<'_>) -> Option<String> {
+    fn drop_in(&self, mark: &Mark) -> Option<String> {
         if self.environment.is_empty() && self.unset.is_empty() {
             return None;
         }
@@ -183,7 +144,7 @@ impl ServiceTreatment {
         format!("heaptrial-restart-{stem}.timer")
     }
 
-    fn restart_service(&self, scope: Scope, mark: Mark<'_>) -> String {
+    fn restart_service(&self, scope: Scope, mark: &Mark) -> String {
         let word = quoted(self.service.as_str());
         let body = format!(
             "[Unit]\nDescription=Restart {service} for a trial\n\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl {words}\n",
@@ -194,7 +155,7 @@ impl ServiceTreatment {
     }
 
     /// The timer's lines below its header.
-    pub(crate) fn restart_timer(&self, every: HumanDuration) -> String {
+    fn restart_timer(&self, every: HumanDuration) -> String {
         let delay = (every.0 / RESTART_DELAY_SHARE).min(RESTART_DELAY_MOST).as_secs();
         let seconds = every.0.as_secs_f64();
         format!(
@@ -203,14 +164,15 @@ impl ServiceTreatment {
         )
     }
 
-    fn with_header(&self, mark: Mark<'_>, body: &str) -> String {
+    fn with_header(&self, mark: &Mark, body: &str) -> String {
         // A backslash at the end of a comment would take the next line in, and a line break would end it.
         let plain = |text: &str| text.replace(|c: char| c.is_control() || c == '\\', "/");
-        let (trial, id, arm) = (plain(mark.trial), plain(mark.id), plain(&self.arm));
+        let mark = Mark { name: plain(&mark.name), id: plain(&mark.id) };
         format!(
             "{line}# Do not edit: putting {trial} back restores what was here before.\n\
              # SHA-256 of the lines below: {sha256}\n{body}",
-            line = heaptrial_host::Mark::line(&trial, &id, &arm),
+            line = mark.line(&plain(&self.arm)),
+            trial = mark.name,
             sha256 = digest(body.as_bytes()),
         )
     }
@@ -253,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_drop_in_is_marked_quoted_and_free_of_specifiers() {
-        let text = treatment().drop_in(Mark { trial: "five-way", id: "0123" }).unwrap();
+        let text = treatment().drop_in(&Mark { name: "five-way".into(), id: "0123".into() }).unwrap();
         assert!(text.contains("\nEnvironment=\"LD_PRELOAD=/usr/lib/heaptrial/x \\\"%%.so\"\n"), "{text}");
         let (header, body) = text.split_once("[Service]").unwrap();
         assert!(header.contains("trial five-way (0123), arm mimalloc/.\n"), "{header}");

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use heaptrial_host::Paths;
-use heaptrial_model::ServiceName;
 use serde::Serialize;
 
 use crate::edges::{Disk, Host, ThisDisk};
@@ -16,8 +15,7 @@ use crate::ledger::{Ledger, free, some};
 use crate::lock::{Holder, Lock};
 use crate::prepared::Prepared;
 use crate::run::Notification;
-use crate::state::{Stage, TrialState};
-use crate::treatment::{Mark, ServiceTreatment};
+use crate::state::TrialState;
 
 /// Name of the frozen plan in a transaction's folder.
 const PREPARED: &str = "prepared.json";
@@ -25,13 +23,12 @@ const PREPARED: &str = "prepared.json";
 /// Hears what happens to services.
 pub trait Witness {
     /// Something happened; `prepared` has what each service was to get.
-    fn notify(&mut self, prepared: &Prepared, notification: &Notification);
+    fn notify(&mut self, prepared: &Prepared, notification: &Notification<'_>);
     /// Something that nobody asked for, and that a person should know.
     fn warning(&mut self, text: &str);
 }
 
 /// A trial on this host, locked against every other process that changes services.
-#[derive(Debug)]
 pub struct Trial<'a> {
     pub(crate) host: Host<'a>,
     pub(crate) paths: Paths,
@@ -40,6 +37,7 @@ pub struct Trial<'a> {
     pub(crate) state: TrialState,
     /// What the others have on this host; nobody changes that while this is locked.
     pub(crate) others: Ledger<'a>,
+    witness: Option<Box<dyn Witness>>,
     _lock: Lock,
 }
 
@@ -52,9 +50,8 @@ impl<'a> Trial<'a> {
             return Err(ChangeError::Exists { name: prepared.plan.name.clone(), folder });
         }
         // Two operators may have planned with the same services.
-        let services = prepared.services.iter().map(|treatment| &treatment.service);
         let others = Ledger::read(host.disk, paths, &prepared.plan.name)?;
-        free(&others.claims(), services)?;
+        free(&others.claims(), prepared.names())?;
         freeze(host.disk, &folder, &prepared)?;
         Self::of(host, paths, prepared, others, lock)
     }
@@ -93,7 +90,25 @@ impl<'a> Trial<'a> {
     ) -> Result<Self, ChangeError> {
         let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
         let state = TrialState::of(journal.records());
-        Ok(Self { host, paths: paths.clone(), prepared, journal, state, others, _lock: lock })
+        let paths = paths.clone();
+        Ok(Self { host, paths, prepared, journal, state, others, witness: None, _lock: lock })
+    }
+
+    /// What happens from here on is heard by this one.
+    pub fn report_to(&mut self, witness: impl Witness + 'static) {
+        self.witness = Some(Box::new(witness));
+    }
+
+    pub(crate) fn notify(&mut self, notification: &Notification<'_>) {
+        if let Some(witness) = &mut self.witness {
+            witness.notify(&self.prepared, notification);
+        }
+    }
+
+    pub(crate) fn warn(&mut self, text: &str) {
+        if let Some(witness) = &mut self.witness {
+            witness.warning(text);
+        }
     }
 
     pub fn state(&self) -> &TrialState {
@@ -117,13 +132,9 @@ impl<'a> Trial<'a> {
     }
 
     /// The same of something after which services are put back: a full disk is no reason to leave them as they are.
-    pub fn note_or_warn<T: Serialize>(
-        &mut self,
-        note: &T,
-        witness: &mut dyn Witness,
-    ) -> Result<(), ChangeError> {
+    pub fn note_or_warn<T: Serialize>(&mut self, note: &T) -> Result<(), ChangeError> {
         let note = serde_json::to_value(note).map_err(ChangeError::note)?;
-        self.note_done(Event::Note { note }, witness);
+        self.note_done(Event::Note { note });
         Ok(())
     }
 
@@ -137,23 +148,11 @@ impl<'a> Trial<'a> {
     }
 
     /// Records something that was done. If the journal cannot be written, a repeat would find it done by the files.
-    pub(crate) fn note_done(&mut self, event: Event, witness: &mut dyn Witness) {
+    pub(crate) fn note_done(&mut self, event: Event) {
         if let Err(error) = self.record(event.clone()) {
-            witness.warning(&format!("{error}; going on, since what is on disk shows it"));
+            self.warn(&format!("{error}; going on, since what is on disk shows it"));
             self.state.apply(&Record { wall_us: 0, event });
         }
-    }
-
-    pub(crate) fn mark(&self) -> Mark<'_> {
-        Mark { trial: &self.prepared.plan.name, id: self.prepared.plan.id.as_str() }
-    }
-
-    pub(crate) fn treatment(&self, service: &ServiceName) -> Option<&ServiceTreatment> {
-        self.prepared.services.iter().find(|treatment| treatment.service == *service)
-    }
-
-    pub(crate) fn stage(&self, service: &ServiceName) -> Option<Stage> {
-        self.state.services.get(service).map(|state| state.stage)
     }
 
     /// Removes the folder of one that did nothing yet.
@@ -224,7 +223,9 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
     let folder = paths.trial(name);
     let path = folder.join(PREPARED);
     if !is_begun(disk, &folder) {
-        return Err(unknown(disk, paths, name, folder));
+        // Where the names cannot be read it is not known whether there is one.
+        let known = names(disk, paths)?;
+        return Err(ChangeError::Unknown { name: name.to_owned(), folder, known });
     }
     let prepared = frozen(disk, &path)?;
     if prepared.plan.name != name {
@@ -235,18 +236,11 @@ pub(crate) fn prepared_of(disk: &dyn Disk, paths: &Paths, name: &str) -> Result<
 }
 
 /// How far one of this host has come, without its lock.
-///
-/// # Errors
-///
-/// [`ChangeError::JournalLost`] where files of it are on the host that its journal knows nothing of.
+/// [`ChangeError::JournalLost`] where its journal knows nothing of files that are on the host.
 pub fn read_state(paths: &Paths, name: &str) -> Result<TrialState, ChangeError> {
-    let folder = paths.trial(name);
-    if !is_begun(&ThisDisk, &folder) {
-        return Err(unknown(&ThisDisk, paths, name, folder));
-    }
     let prepared = prepared_of(&ThisDisk, paths, name)?;
     let read = || {
-        let state = TrialState::of(&journal::read(&folder)?);
+        let state = TrialState::of(&journal::read(&paths.trial(name))?);
         check_accounted(&ThisDisk, paths, &prepared, &state).map(|()| state)
     };
     // Somebody may be at work: what a journal that is read now does not know is lost.
@@ -261,15 +255,12 @@ fn check_accounted(
     prepared: &Prepared,
     state: &TrialState,
 ) -> Result<(), ChangeError> {
-    let as_before = |service: &ServiceName| {
-        state.services.get(service).is_none_or(|found| found.stage == Stage::Reverted)
-    };
     let bears_mark = |path: &PathBuf| {
         let mark = disk.look(path).ok().and_then(|(_, bytes)| heaptrial_host::Mark::of(&bytes));
         mark.is_some_and(|mark| mark.id == prepared.plan.id.as_str())
     };
-    let services = prepared.services.iter().map(|treatment| &treatment.service);
-    let drop_ins = services.filter(|service| as_before(service)).map(|service| paths.drop_in(service));
+    let as_before = prepared.names().filter(|service| !state.is_changed(service));
+    let drop_ins = as_before.map(|service| paths.drop_in(service));
     let files: Vec<String> = drop_ins.filter(bears_mark).map(|path| path.display().to_string()).collect();
     if files.is_empty() {
         return Ok(());
@@ -280,14 +271,6 @@ fn check_accounted(
          removed by hand, and what was there before is in {folder}/originals",
         some(files.into_iter())
     )))
-}
-
-fn unknown(disk: &dyn Disk, paths: &Paths, name: &str, folder: PathBuf) -> ChangeError {
-    match names(disk, paths) {
-        Ok(known) => ChangeError::Unknown { name: name.to_owned(), folder, known },
-        // Whether there is one is not known.
-        Err(error) => error,
-    }
 }
 
 /// Names of all transactions of this host, in order.

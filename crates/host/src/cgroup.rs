@@ -39,14 +39,6 @@ impl CgroupVersion {
             _ => "/sys/fs/cgroup",
         }
     }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::V1 => "v1",
-            Self::V2 => "v2",
-            Self::None => "none",
-        }
-    }
 }
 
 /// The memory control group that a process is in.
@@ -70,8 +62,7 @@ pub struct AnonymousMemory {
 }
 
 impl Cgroup {
-    /// The control group of `pid`; `None` where the host does not account for memory, and an error where the process is
-    /// ending and its group is not known any more.
+    /// That of `pid`; `None` where the host does not account for memory. The group of a process that is ending may be unknown.
     pub fn of(root: &HostRoot, pid: i32) -> Result<Option<Self>, HostError> {
         let version = CgroupVersion::of(root);
         let path = root.process_dir(pid).join("cgroup");
@@ -118,34 +109,26 @@ impl Cgroup {
         &self.dir
     }
 
-    /// Anonymous memory and swap of it and all groups below it.
-    pub fn anonymous(&self) -> Result<AnonymousMemory, HostError> {
-        CgroupReader::open(self)?.anonymous()
-    }
-
     /// Processes of it that the kernel killed for want of memory, since it was made.
     pub fn oom_kills(&self) -> Option<u64> {
-        let file = match self.version {
-            CgroupVersion::V1 => "memory.oom_control",
-            _ => "memory.events",
-        };
-        let text = fs::read_to_string(self.dir.join(file)).ok()?;
-        text.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
+        match self.version {
+            CgroupVersion::V1 => self.number("memory.oom_control", "oom_kill "),
+            _ => self.number("memory.events", "oom_kill "),
+        }
     }
 
     /// How often it was at its limit, since it was made.
     pub fn times_at_limit(&self) -> Option<u64> {
         match self.version {
-            CgroupVersion::V1 => self.number("memory.failcnt"),
-            _ => {
-                let text = fs::read_to_string(self.dir.join("memory.events")).ok()?;
-                text.lines().find_map(|line| line.strip_prefix("max "))?.trim().parse().ok()
-            }
+            CgroupVersion::V1 => self.number("memory.failcnt", ""),
+            _ => self.number("memory.events", "max "),
         }
     }
 
-    fn number(&self, file: &str) -> Option<u64> {
-        fs::read_to_string(self.dir.join(file)).ok()?.trim().parse().ok()
+    /// The number in the first line of a file that begins with `name`.
+    fn number(&self, file: &str, name: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.dir.join(file)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
     }
 }
 
@@ -167,30 +150,32 @@ pub struct CgroupReader {
 impl CgroupReader {
     pub fn open(cgroup: &Cgroup) -> Result<Self, HostError> {
         let path = cgroup.dir.join("memory.stat");
-        let open_at = |path: PathBuf| match File::open(&path).map_err(HostError::read(path)) {
-            Ok(file) => Ok(Some(file)),
-            Err(error) if error.is_absent() => Ok(None),
-            Err(error) => Err(error),
-        };
-        let open = |name: &str| open_at(cgroup.dir.join(name));
-        let (swap, current, peak) = match cgroup.version {
-            // Swap is in `memory.stat`.
-            CgroupVersion::V1 => (None, open("memory.usage_in_bytes")?, open("memory.max_usage_in_bytes")?),
-            _ => (open("memory.swap.current")?, open("memory.current")?, open("memory.peak")?),
-        };
-        let cpu = match cgroup.version {
-            CgroupVersion::V1 => {
-                let usage = cgroup.cpu_dir.as_ref().map(|dir| open_at(dir.join("cpuacct.usage")));
-                usage.transpose()?.flatten()
+        let open_in = |dir: &Path, name: &str| {
+            let path = dir.join(name);
+            match File::open(&path).map_err(HostError::read(path)) {
+                Err(error) if error.is_absent() => Ok(None),
+                opened => opened.map(Some),
             }
-            _ => open("cpu.stat")?,
+        };
+        let open = |name: &str| open_in(&cgroup.dir, name);
+        let (swap, current, peak, cpu) = match cgroup.version {
+            // Swap is in `memory.stat`.
+            CgroupVersion::V1 => {
+                let usage = cgroup.cpu_dir.as_ref().map(|dir| open_in(dir, "cpuacct.usage"));
+                let (current, peak) = (open("memory.usage_in_bytes")?, open("memory.max_usage_in_bytes")?);
+                (None, current, peak, usage.transpose()?.flatten())
+            }
+            _ => {
+                let (swap, peak) = (open("memory.swap.current")?, open("memory.peak")?);
+                (swap, open("memory.current")?, peak, open("cpu.stat")?)
+            }
         };
         let stat = File::open(&path).map_err(HostError::read(path))?;
         let (cgroup, buffer) = (cgroup.clone(), vec![0; BUFFER_BYTES]);
         Ok(Self { cgroup, stat, swap, current, peak, cpu, listed: None, buffer, faults: None })
     }
 
-    pub(crate) fn cgroup(&self) -> &Cgroup {
+    pub fn cgroup(&self) -> &Cgroup {
         &self.cgroup
     }
 
@@ -199,22 +184,21 @@ impl CgroupReader {
         let path = self.cgroup.dir.join("memory.stat");
         let length = self.stat.read_at(&mut self.buffer, 0).map_err(HostError::read(&path))?;
         let text = &self.buffer[..length];
-        let (found, expected) = match self.cgroup.version {
+        let (resident, swap_bytes, faults, expected) = match self.cgroup.version {
             CgroupVersion::V1 => {
                 let [resident, swap, all, major] =
                     fields(text, ["total_rss", "total_swap", "total_pgfault", "total_pgmajfault"]);
-                self.faults = all.zip(major);
-                (resident.zip(swap.or(Some(0))), "a line `total_rss N`")
+                (resident, swap.unwrap_or(0), all.zip(major), "a line `total_rss N`")
             }
             _ => {
                 let swap = self.swap.as_ref().and_then(number_in).unwrap_or(0);
                 let [resident, all, major] = fields(text, ["anon", "pgfault", "pgmajfault"]);
-                self.faults = all.zip(major);
                 let swap = swap.saturating_sub(mapped_and_swapped(text, swap));
-                (resident.zip(Some(swap)), "a line `anon N`")
+                (resident, swap, all.zip(major), "a line `anon N`")
             }
         };
-        let (resident_bytes, swap_bytes) = found.ok_or_else(|| {
+        self.faults = faults;
+        let resident_bytes = resident.ok_or_else(|| {
             let found = String::from_utf8_lossy(text.split(|byte| *byte == b'\n').next().unwrap_or_default());
             HostError::Parse { path, expected, found: found.into_owned() }
         })?;
@@ -231,12 +215,11 @@ impl CgroupReader {
     }
 
     /// Minor and major page faults of everything that was ever in the group, as of the last reading of its memory.
-    pub(crate) fn faults(&self) -> Option<(u64, u64)> {
+    pub fn faults(&self) -> Option<(u64, u64)> {
         self.faults.map(|(all, major)| (all.saturating_sub(major), major))
     }
 
-    /// CPU time of everything that was ever in the group, in microseconds; version 1 has it where the group has a part in that
-    /// hierarchy.
+    /// CPU time of everything that was ever in the group, in microseconds; in version 1 of some groups.
     pub fn cpu_us(&self) -> Option<u64> {
         if self.cgroup.version == CgroupVersion::V1 {
             return self.cpu.as_ref().and_then(number_in).map(|nanoseconds| nanoseconds / 1000);
@@ -293,17 +276,11 @@ fn mapped_and_swapped(stat: &[u8], swap_bytes: u64) -> u64 {
 
 /// Values of lines `NAME VALUE`.
 fn fields<const N: usize>(text: &[u8], names: [&str; N]) -> [Option<u64>; N] {
-    let mut values = [None; N];
-    for line in text.split(|byte| *byte == b'\n') {
-        let found = names.iter().position(|name| {
-            line.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b' '))
-        });
-        if let Some(index) = found {
-            let value = std::str::from_utf8(&line[names[index].len()..]).ok();
-            values[index] = value.and_then(|value| value.trim().parse().ok());
-        }
-    }
-    values
+    names.map(|name| {
+        let mut lines = text.split(|byte| *byte == b'\n');
+        let found = lines.find_map(|line| line.strip_prefix(name.as_bytes())?.strip_prefix(b" "))?;
+        std::str::from_utf8(found).ok()?.trim().parse().ok()
+    })
 }
 
 fn number_in(file: &File) -> Option<u64> {
@@ -315,21 +292,11 @@ fn number_in(file: &File) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn fixture(files: &[(&str, &str)]) -> (tempfile::TempDir, HostRoot) {
-        let dir = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = dir.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let root = HostRoot::at(dir.path());
-        (dir, root)
-    }
+    use crate::fixture::host;
 
     #[test]
     fn version_2_is_read() {
-        let (_dir, root) = fixture(&[
+        let (_dir, root) = host(&[
             ("proc/7/cgroup", "0::/system.slice/tor@a.service\n"),
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
             ("sys/fs/cgroup/system.slice/tor@a.service/memory.current", "4096\n"),
@@ -343,11 +310,11 @@ mod tests {
             ("sys/fs/cgroup/system.slice/tor@a.service/cpu.stat", "usage_usec 1234567\nuser_usec 1000000\n"),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
-        let reader = CgroupReader::open(&cgroup).unwrap();
+        let mut reader = CgroupReader::open(&cgroup).unwrap();
         assert_eq!((reader.current_bytes(), reader.peak_bytes()), (Some(4096), Some(8192)));
         assert_eq!((cgroup.oom_kills(), cgroup.times_at_limit()), (Some(2), Some(9)));
         let anonymous = AnonymousMemory { resident_bytes: 1000, swap_bytes: 24 };
-        assert_eq!(cgroup.anonymous().unwrap(), anonymous);
+        assert_eq!(reader.anonymous().unwrap(), anonymous);
         assert_eq!(reader.cpu_us(), Some(1_234_567));
     }
 
@@ -366,7 +333,7 @@ mod tests {
 
     #[test]
     fn version_1_is_read() {
-        let (_dir, root) = fixture(&[
+        let (_dir, root) = host(&[
             ("proc/7/cgroup", "5:cpu,cpuacct:/x.service\n3:memory:/system.slice/x.service\n"),
             ("proc/8/cgroup", "5:cpu,cpuacct:/other\n3:memory:/system.slice/x.service\n"),
             ("sys/fs/cgroup/cpuacct/x.service/cpuacct.usage", "5000\n"),
@@ -400,7 +367,7 @@ mod tests {
     fn a_process_that_is_ending_is_in_no_group_of_others() {
         let stat = |flags: u32| format!("7 (a) b) R 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0\n");
         for (flags, group) in [(0x40_0100, Some("sys/fs/cgroup/memory/")), (0x40_0104, None)] {
-            let (dir, root) = fixture(&[
+            let (dir, root) = host(&[
                 ("proc/7/cgroup", "3:memory:/\n"),
                 ("proc/7/stat", &stat(flags)),
                 ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
@@ -413,12 +380,13 @@ mod tests {
 
     #[test]
     fn a_figure_that_is_not_there_is_an_error_and_never_0() {
-        let (_dir, root) = fixture(&[
+        let (_dir, root) = host(&[
             ("proc/7/cgroup", "0::/x\n"),
             ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
             ("sys/fs/cgroup/x/memory.stat", "anonymous 1\n"),
         ]);
         let cgroup = Cgroup::of(&root, 7).unwrap().unwrap();
-        assert!(cgroup.anonymous().unwrap_err().to_string().contains("anon N"));
+        let read = CgroupReader::open(&cgroup).unwrap().anonymous();
+        assert!(read.unwrap_err().to_string().contains("anon N"));
     }
 }

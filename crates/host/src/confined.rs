@@ -8,16 +8,7 @@ use std::process::Command;
 pub fn confined(command: &Command) -> Command {
     let mut confined = Command::new("unshare");
     confined
-        .args([
-            "--mount",
-            "--propagation",
-            "private",
-            "--pid",
-            "--fork",
-            "--kill-child",
-            "--mount-proc",
-            "--",
-        ])
+        .args("--mount --propagation private --pid --fork --kill-child --mount-proc --".split(' '))
         .arg(command.get_program())
         .args(command.get_args());
     let parent = std::process::id();

@@ -44,14 +44,13 @@ impl CpuUsage {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     #[test]
     fn idle_and_waiting_are_not_busy() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::create_dir_all(dir.path().join("proc")).unwrap();
-        let root = HostRoot::at(dir.path());
+        let (dir, root) = fixture::host(&[]);
         let read = |line: &str| {
-            fs::write(dir.path().join("proc/stat"), format!("{line}\ncpu0 1\n")).unwrap();
+            fixture::write(dir.path(), "proc/stat", &format!("{line}\ncpu0 1\n"));
             CpuUsage::read(&root)
         };
         let before = read("cpu  100 0 100 1000 50 0 0 0 0 0").unwrap();

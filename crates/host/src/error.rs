@@ -29,8 +29,7 @@ impl HostError {
         move |source| Self::Read { path, source }
     }
 
-    /// Whether there is no such file for this program, which is not the want of something that it needs to read it. A control group
-    /// that is removed while it is read has no device any more.
+    /// Whether there is no such file for this program. A control group that is removed while it is read has no device any more.
     pub(crate) fn is_absent(&self) -> bool {
         const ABSENT: [Errno; 5] = [Errno::NOENT, Errno::ACCESS, Errno::PERM, Errno::OPNOTSUPP, Errno::NODEV];
         let absent =

@@ -21,7 +21,6 @@ pub struct HostFacts {
     pub cgroup_version: CgroupVersion,
     pub overcommit_memory: Option<String>,
     /// The C library that this program runs on, such as `glibc 2.36`; `None` where it is another.
-    #[serde(default)]
     pub libc: Option<String>,
     #[serde(default)]
     pub page_size_bytes: u64,
@@ -29,7 +28,11 @@ pub struct HostFacts {
 }
 
 pub fn boot_id(root: &HostRoot) -> Result<String, HostError> {
-    let path = root.path("/proc/sys/kernel/random/boot_id");
+    line(root, "/proc/sys/kernel/random/boot_id")
+}
+
+fn line(root: &HostRoot, path: &str) -> Result<String, HostError> {
+    let path = root.path(path);
     let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
     Ok(text.trim().to_owned())
 }
@@ -56,17 +59,17 @@ pub fn release(name: &str) -> String {
 impl HostFacts {
     pub fn read(root: &HostRoot) -> Result<Self, HostError> {
         let text = |path: &str| fs::read_to_string(root.path(path)).ok();
-        let line = |path: &str| text(path).map(|text| text.trim().to_owned());
         let cpuinfo = text("/proc/cpuinfo").unwrap_or_default();
         let cpus = cpuinfo.lines().filter(|line| line.starts_with("processor")).count() as u32;
+        let available = std::thread::available_parallelism();
         Ok(Self {
             os: text("/etc/os-release")
                 .and_then(|text| Some(value_of(&text, "PRETTY_NAME=")?.trim_matches('"').to_owned()))
                 .unwrap_or_else(|| "unknown".to_owned()),
             userland: None,
-            kernel: line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned()),
+            kernel: line(root, "/proc/sys/kernel/osrelease").unwrap_or_else(|_| "unknown".to_owned()),
             architecture: std::env::consts::ARCH.to_owned(),
-            cpu_count: if cpus > 0 { cpus } else { available_processors() },
+            cpu_count: if cpus > 0 { cpus } else { available.map_or(1, |number| number.get() as u32) },
             cpu_model: cpuinfo
                 .lines()
                 .find(|line| line.starts_with("model name"))
@@ -79,7 +82,7 @@ impl HostFacts {
             thp_mode: text("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())),
             cgroup_version: CgroupVersion::of(root),
-            overcommit_memory: line("/proc/sys/vm/overcommit_memory"),
+            overcommit_memory: line(root, "/proc/sys/vm/overcommit_memory").ok(),
             libc: Some(c_library()),
             page_size_bytes: rustix::param::page_size() as u64,
             boot_id: boot_id(root)?,
@@ -101,17 +104,11 @@ pub fn codename(root: &HostRoot) -> Option<String> {
 
 /// The host's name, as of `uname -n`.
 pub fn host_name(root: &HostRoot) -> Result<String, HostError> {
-    let path = root.path("/proc/sys/kernel/hostname");
-    let text = fs::read_to_string(&path).map_err(HostError::read(&path))?;
-    Ok(text.trim().to_owned())
+    line(root, "/proc/sys/kernel/hostname")
 }
 
 fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key))
-}
-
-fn available_processors() -> u32 {
-    std::thread::available_parallelism().map_or(1, |n| n.get() as u32)
 }
 
 #[cfg(test)]

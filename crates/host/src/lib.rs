@@ -9,6 +9,8 @@ mod confined;
 mod cpu;
 mod error;
 mod facts;
+#[cfg(test)]
+mod fixture;
 pub mod listen;
 mod mark;
 mod own_cgroup;

@@ -2,7 +2,7 @@
 
 const BEGINS: &str = "# Written by Heaptrial for trial ";
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Mark {
     pub name: String,
     pub id: String,
@@ -10,8 +10,8 @@ pub struct Mark {
 
 impl Mark {
     /// The line, for an arm. None of the texts may hold a line break.
-    pub fn line(name: &str, id: &str, arm: &str) -> String {
-        format!("{BEGINS}{name} ({id}), arm {arm}.\n")
+    pub fn line(&self, arm: &str) -> String {
+        format!("{BEGINS}{} ({}), arm {arm}.\n", self.name, self.id)
     }
 
     /// Of the bytes of a file that begins with such a line.
@@ -30,8 +30,8 @@ mod tests {
 
     #[test]
     fn who_wrote_a_file_is_read_from_its_first_line() {
-        let line = Mark::line("five-way", "0123", "jemalloc (secure)");
         let mark = Mark { name: "five-way".to_owned(), id: "0123".to_owned() };
+        let line = mark.line("jemalloc (secure)");
         assert_eq!(Mark::of(format!("{line}[Service]\n").as_bytes()), Some(mark));
         assert_eq!(Mark::of(format!("[Service]\n{line}").as_bytes()), None);
     }

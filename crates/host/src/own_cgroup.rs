@@ -3,14 +3,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 use serde::{Deserialize, Serialize};
 
-use crate::{Cgroup, CgroupVersion, HostRoot, Process};
+use crate::{Cgroup, CgroupReader, CgroupVersion, HostRoot, Process};
 
 /// Names of groups begin with this; the process id namespace, process id and start time of who made it follow.
 const PREFIX: &str = "heaptrial-lab";
@@ -19,28 +19,21 @@ const EMPTY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A group below which this process may make others and move processes into them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CgroupPlace {
-    version: CgroupVersion,
-    dir: PathBuf,
-    #[serde(default)]
-    cpu_dir: Option<PathBuf>,
-}
+pub struct CgroupPlace(Cgroup);
 
 impl CgroupPlace {
-    /// Looks for a place: this process' own group, and then those above it. What processes that are gone left in it is
-    /// removed. The error says in words why there is none.
+    /// Looks for a place: this process' own group, and then those above it. What processes that are gone left there is removed.
     pub fn find(root: &HostRoot) -> Result<Self, String> {
         let version = CgroupVersion::of(root);
         if version == CgroupVersion::None {
             return Err("no memory controller of cgroups is mounted in /sys/fs/cgroup".to_owned());
         }
-        let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
-        let own = own.ok_or("this process is in no memory cgroup")?;
+        let own = group_of_this_process(root)?;
         let mount = root.path(version.mount());
         let cpu_dir = Cgroup::cpu_dir_of(root, std::process::id() as i32);
         let mut first_problem = None;
         for dir in own.dir().ancestors().take_while(|dir| dir.starts_with(&mount)) {
-            let place = Self { version, dir: dir.to_owned(), cpu_dir: cpu_dir.clone() };
+            let place = Self(Cgroup::at(version, dir.to_owned(), cpu_dir.clone()));
             match place.check(root) {
                 Ok(()) => {
                     place.tidy(root);
@@ -56,25 +49,20 @@ impl CgroupPlace {
     }
 
     pub fn version(&self) -> CgroupVersion {
-        self.version
+        self.0.version()
     }
 
     /// The group that this process is alone in, such as a scope that systemd made for it. The process moves into a group
     /// below it, since groups of version 2 hold processes or other groups.
     pub fn delegated(root: &HostRoot) -> Result<Self, String> {
-        let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
-        let own = own.ok_or("this process is in no memory cgroup")?;
-        let place = Self { version: own.version(), dir: own.dir().to_owned(), cpu_dir: None };
-        if place.version == CgroupVersion::V2 {
-            let words = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-            let leaf = place.dir.join("supervisor");
-            fs::create_dir(&leaf).map_err(|error| words(&leaf, error))?;
-            let procs = leaf.join("cgroup.procs");
-            fs::write(&procs, "0").map_err(|error| words(&procs, error))?;
-            let control = place.dir.join("cgroup.subtree_control");
-            fs::write(&control, "+memory").map_err(|error| words(&control, error))?;
+        let own = group_of_this_process(root)?;
+        if own.version() == CgroupVersion::V2 {
+            let leaf = own.dir().join("supervisor");
+            fs::create_dir(&leaf).map_err(failed(&leaf))?;
+            write(&leaf, "cgroup.procs", "0")?;
+            write(own.dir(), "cgroup.subtree_control", "+memory")?;
         }
-        Ok(place)
+        Ok(Self(Cgroup::at(own.version(), own.dir().to_owned(), None)))
     }
 
     /// Tries it: a group is made, a process moved into it, its memory read.
@@ -83,28 +71,25 @@ impl CgroupPlace {
         let mut child = Command::new("true");
         child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         group.enter_before_exec(&mut child)?;
-        let moved = child.status().map_err(|error| format!("{}: {error}", group.cgroup.dir().display()))?;
+        let moved = child.status().map_err(failed(group.cgroup.dir()))?;
         if !moved.success() {
             return Err(format!("{}: a process in it {moved}", group.cgroup.dir().display()));
         }
-        group.cgroup.anonymous().map(drop).map_err(|error| error.to_string())
+        let read = CgroupReader::open(&group.cgroup).and_then(|mut reader| reader.anonymous());
+        read.map(drop).map_err(|error| error.to_string())
     }
 
     /// Ends and removes what a process that is gone left behind.
     fn tidy(&self, root: &HostRoot) {
-        let dirs = std::iter::once(&self.dir).chain(&self.cpu_dir);
-        for entry in dirs.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten()) {
-            let name = entry.file_name();
-            // Whether a maker in another namespace lives is unknown here.
-            let maker = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(&names_of_namespace(root).ok()?)?.split_once('-'));
-            let Some((pid, start_ticks)) = maker else { continue };
-            let (Ok(pid), Ok(start_ticks)) = (pid.parse::<i32>(), start_ticks.parse::<u64>()) else {
-                continue;
-            };
-            let alive = Process::new(root, pid).life_key().is_ok_and(|key| key.start_ticks == start_ticks);
-            if !alive {
+        // Whether a maker in another namespace lives is unknown here.
+        let Ok(prefix) = names_of_namespace(root) else { return };
+        let maker = |name: &str| -> Option<(i32, u64)> {
+            let (pid, start_ticks) = name.strip_prefix(&prefix)?.split_once('-')?;
+            Some((pid.parse().ok()?, start_ticks.parse().ok()?))
+        };
+        for entry in self.0.dirs().flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten()) {
+            let Some((pid, start_ticks)) = entry.file_name().to_str().and_then(maker) else { continue };
+            if !Process::new(root, pid).life_key().is_ok_and(|key| key.start_ticks == start_ticks) {
                 remove(&entry.path());
             }
         }
@@ -123,12 +108,12 @@ impl OwnCgroup {
         let key =
             Process::new(root, std::process::id() as i32).life_key().map_err(|error| error.to_string())?;
         let name = format!("{}{}-{}", names_of_namespace(root)?, key.pid, key.start_ticks);
-        let dir = place.dir.join(&name);
-        fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
+        let mut dirs = place.0.dirs().map(|dir| dir.join(&name));
+        let dir = dirs.next().unwrap_or_default();
+        fs::create_dir(&dir).map_err(failed(&dir))?;
         // Without it CPU time is that of its processes.
-        let cpu_dir = place.cpu_dir.as_ref().map(|place| place.join(&name));
-        let cpu_dir = cpu_dir.filter(|dir| fs::create_dir(dir).is_ok());
-        let group = Self { cgroup: Cgroup::at(place.version, dir, cpu_dir) };
+        let cpu_dir = dirs.next().filter(|dir| fs::create_dir(dir).is_ok());
+        let group = Self { cgroup: Cgroup::at(place.version(), dir, cpu_dir) };
         if let Some(bytes) = limit_bytes {
             group.limit(bytes)?;
         }
@@ -136,11 +121,8 @@ impl OwnCgroup {
     }
 
     fn limit(&self, bytes: u64) -> Result<(), String> {
-        let set = |file: &str, value: String| {
-            let path = self.cgroup.dir().join(file);
-            fs::write(&path, value).map_err(|error| format!("{}: {error}", path.display()))
-        };
-        let swap = |file: &str, value: String| match self.cgroup.dir().join(file).exists() {
+        let set = |file: &str, value: &str| write(self.cgroup.dir(), file, value);
+        let swap = |file: &str, value: &str| match self.cgroup.dir().join(file).exists() {
             true => set(file, value),
             // The kernel does not account for swap; without any there is nothing to limit.
             false if no_swap() => Ok(()),
@@ -150,12 +132,12 @@ impl OwnCgroup {
         };
         match self.cgroup.version() {
             CgroupVersion::V1 => {
-                set("memory.limit_in_bytes", bytes.to_string())?;
-                swap("memory.memsw.limit_in_bytes", bytes.to_string())
+                set("memory.limit_in_bytes", &bytes.to_string())?;
+                swap("memory.memsw.limit_in_bytes", &bytes.to_string())
             }
             _ => {
-                set("memory.max", bytes.to_string())?;
-                swap("memory.swap.max", "0".to_owned())
+                set("memory.max", &bytes.to_string())?;
+                swap("memory.swap.max", "0")
             }
         }
     }
@@ -168,8 +150,7 @@ impl OwnCgroup {
     pub fn enter_before_exec(&self, child: &mut Command) -> Result<(), String> {
         let open = |dir: &Path| {
             let path = dir.join("cgroup.procs");
-            let file = OpenOptions::new().write(true).open(&path);
-            file.map_err(|error| format!("{}: {error}", path.display()))
+            OpenOptions::new().write(true).open(&path).map_err(failed(&path))
         };
         let procs: Vec<File> = self.cgroup.dirs().map(open).collect::<Result<_, _>>()?;
         // "0" is the process that writes.
@@ -189,9 +170,23 @@ impl Drop for OwnCgroup {
 /// What the names of groups begin with that processes of this one's process id namespace make.
 fn names_of_namespace(root: &HostRoot) -> Result<String, String> {
     let path = root.path("/proc/self/ns/pid");
-    let link = fs::read_link(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let link = fs::read_link(&path).map_err(failed(&path))?;
     let inode: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
     Ok(format!("{PREFIX}-{inode}-"))
+}
+
+fn group_of_this_process(root: &HostRoot) -> Result<Cgroup, String> {
+    let own = Cgroup::of(root, std::process::id() as i32).map_err(|error| error.to_string())?;
+    own.ok_or_else(|| "this process is in no memory cgroup".to_owned())
+}
+
+fn write(dir: &Path, file: &str, text: &str) -> Result<(), String> {
+    let path = dir.join(file);
+    fs::write(&path, text).map_err(failed(&path))
+}
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
 }
 
 fn no_swap() -> bool {

@@ -17,14 +17,12 @@ pub struct Package {
     pub version: Option<String>,
 }
 
-/// The package that a file belongs to; `None` where it belongs to none, or the host has no dpkg. Of several packages
-/// the first by name.
+/// The package that a file belongs to, if any; of several the first by name.
 pub fn package_of(root: &HostRoot, path: &Path) -> Option<String> {
     packages_of(root, &[path]).into_values().next().map(|package| package.name)
 }
 
-/// The packages that files belong to, by path, in one pass over dpkg's lists (tens of milliseconds on a server). Files of no
-/// package are left out; of several packages a file gets the first by name.
+/// The packages that files belong to, by path, in one pass over dpkg's lists (tens of milliseconds on a server).
 pub fn packages_of(root: &HostRoot, paths: &[&Path]) -> BTreeMap<PathBuf, Package> {
     let by_name: HashMap<PathBuf, &Path> =
         paths.iter().flat_map(|path| names_of(path).into_iter().map(move |name| (name, *path))).collect();
@@ -87,16 +85,14 @@ mod tests {
 
     #[test]
     fn a_file_belongs_to_the_package_that_lists_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let lists = folder.path().join("var/lib/dpkg/info");
-        fs::create_dir_all(&lists).unwrap();
-        fs::write(lists.join("libx1:amd64.list"), "/.\n/lib\n/lib/libx.so.1\n").unwrap();
-        fs::write(lists.join("y.list"), "/.\n/usr/lib/y.so\n").unwrap();
-        fs::write(lists.join("y.md5sums"), "/usr/lib/z.so\n").unwrap();
         let status = "Package: libx1\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1:2.0-3\n\n\
                       Package: y\nStatus: deinstall ok config-files\nVersion: 9\n";
-        fs::write(folder.path().join("var/lib/dpkg/status"), status).unwrap();
-        let root = HostRoot::at(folder.path());
+        let (folder, root) = crate::fixture::host(&[
+            ("var/lib/dpkg/info/libx1:amd64.list", "/.\n/lib\n/lib/libx.so.1\n"),
+            ("var/lib/dpkg/info/y.list", "/.\n/usr/lib/y.so\n"),
+            ("var/lib/dpkg/info/y.md5sums", "/usr/lib/z.so\n"),
+            ("var/lib/dpkg/status", status),
+        ]);
         let found = packages_of(
             &root,
             &[Path::new("/usr/lib/libx.so.1"), Path::new("/usr/lib/y.so"), Path::new("/q")],

@@ -54,12 +54,11 @@ impl Process {
     }
 
     pub fn life_key(&self) -> Result<LifeKey, HostError> {
-        let start_ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
-        Ok(LifeKey { boot_id: boot_id(&self.root)?, pid: self.pid, start_ticks })
+        Ok(LifeKey { boot_id: boot_id(&self.root)?, pid: self.pid, start_ticks: self.start_ticks()? })
     }
 
-    pub fn parent(&self) -> Result<i32, HostError> {
-        self.stat_field(4, "the parent's process id as field 4")
+    fn start_ticks(&self) -> Result<u64, HostError> {
+        self.stat_field(22, "the start time in clock ticks as field 22")
     }
 
     /// The state letter: `R`, `S`, `D`, `Z`, ...
@@ -73,14 +72,12 @@ impl Process {
 
     /// How long ago it was started, without the time that the host was suspended.
     pub fn age(&self) -> Result<Duration, HostError> {
-        let ticks = self.stat_field(22, "the start time in clock ticks as field 22")?;
-        Ok(Duration::from_secs_f64(Instant::now().age_seconds(ticks)))
+        Ok(Duration::from_secs_f64(Instant::now().age_seconds(self.start_ticks()?)))
     }
 
     pub fn processors(&self) -> Result<u32, HostError> {
         let set = rustix::thread::sched_getaffinity(rustix::process::Pid::from_raw(self.pid));
-        set.map(|set| set.count())
-            .map_err(|error| HostError::Read { path: self.dir.join("status"), source: error.into() })
+        Ok(set.map_err(|error| HostError::read(self.dir.join("status"))(error.into()))?.count())
     }
 
     /// Whether it is on its way out, from the first step of its end until nothing is left of it (`PF_EXITING` of the kernel's
@@ -108,15 +105,13 @@ impl Process {
         number: usize,
         expected: &'static str,
     ) -> Result<T, HostError> {
-        let path = self.dir.join("stat");
         let text = self.read_text("stat")?;
         // The second field is the name in parentheses and may hold spaces and parentheses.
         let after_name = text.rfind(')').map_or("", |at| &text[at + 1..]);
         let field = after_name.split_ascii_whitespace().nth(number - 3);
-        field.and_then(|field| field.parse().ok()).ok_or_else(|| HostError::Parse {
-            path,
-            expected,
-            found: text.trim_end().to_owned(),
+        field.and_then(|field| field.parse().ok()).ok_or_else(|| {
+            let (path, found) = (self.dir.join("stat"), text.trim_end().to_owned());
+            HostError::Parse { path, expected, found }
         })
     }
 
@@ -153,14 +148,11 @@ impl Process {
 
     /// The environment the program was started with, in its order. Needs the same user or root.
     pub fn environ(&self) -> Result<Vec<(String, String)>, HostError> {
-        let entries = split_nul(self.read_bytes("environ")?);
-        Ok(entries
-            .into_iter()
-            .filter_map(|entry| {
-                let entry = entry.to_string_lossy().into_owned();
-                entry.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
-            })
-            .collect())
+        let variable = |entry: OsString| {
+            let entry = entry.to_string_lossy();
+            entry.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        Ok(split_nul(self.read_bytes("environ")?).into_iter().filter_map(variable).collect())
     }
 
     /// Whether the program wrote something else, such as its title (setproctitle(3)), where its environment was. What it
@@ -171,17 +163,12 @@ impl Process {
 
     /// All mappings, in address order. Needs the same user or root.
     pub fn mappings(&self) -> Result<Vec<Mapping>, HostError> {
-        let path = self.dir.join("maps");
+        let bad = |line: &str| {
+            let (path, found) = (self.dir.join("maps"), line.to_owned());
+            HostError::Parse { path, expected: "a mapping (proc_pid_maps(5))", found }
+        };
         let text = self.read_text("maps")?;
-        text.lines()
-            .map(|line| {
-                parse_mapping(line).ok_or_else(|| HostError::Parse {
-                    path: path.clone(),
-                    expected: "a mapping (proc_pid_maps(5))",
-                    found: line.to_owned(),
-                })
-            })
-            .collect()
+        text.lines().map(|line| parse_mapping(line).ok_or_else(|| bad(line))).collect()
     }
 
     /// Files through which a mapped file can be opened, best first: the mapping itself (right even
@@ -247,11 +234,8 @@ impl ProcessMemory {
 }
 
 fn split_nul(bytes: Vec<u8>) -> Vec<OsString> {
-    bytes
-        .split(|b| *b == 0)
-        .filter(|part| !part.is_empty())
-        .map(|part| OsString::from_vec(part.to_vec()))
-        .collect()
+    let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty());
+    parts.map(|part| OsString::from_vec(part.to_vec())).collect()
 }
 
 /// The kernel writes `NAME=VALUE` and a NUL each; titles are padded with NULs or spaces.
@@ -267,10 +251,7 @@ fn parse_mapping(line: &str) -> Option<Mapping> {
     let device = fields.nth(1)?.to_owned();
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or("").trim_start();
-    let (name, deleted) = match name.strip_suffix(" (deleted)") {
-        Some(name) => (name, true),
-        None => (name, false),
-    };
+    let (name, deleted) = name.strip_suffix(" (deleted)").map_or((name, false), |name| (name, true));
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,

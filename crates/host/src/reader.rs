@@ -65,16 +65,10 @@ impl ProcessReader {
     }
 
     pub fn read(&mut self) -> Result<ProcessReading, HostError> {
-        self.last = self.read_files()?;
-        Ok(self.last)
-    }
-
-    fn read_files(&mut self) -> Result<ProcessReading, HostError> {
-        let mut reading =
-            ProcessReading { sample: Sample { processes: 1, ..Sample::default() }, ..Default::default() };
         let length = fill(&self.stat, &mut self.buffer).map_err(HostError::read(self.dir.join("stat")))?;
-        parse_stat(&self.buffer[..length], &mut reading)
-            .ok_or_else(|| self.bad("stat", "52 fields", length))?;
+        let mut reading =
+            parse_stat(&self.buffer[..length]).ok_or_else(|| self.bad("stat", "52 fields", length))?;
+        reading.sample.processes = 1;
         if reading.main_thread_ended {
             return Err(HostError::Failed(format!(
                 "process {} goes on without its main thread, so that its memory cannot be read",
@@ -85,6 +79,7 @@ impl ProcessReader {
             fill(&self.status, &mut self.buffer).map_err(HostError::read(self.dir.join("status")))?;
         parse_status(&self.buffer[..length], &mut reading)
             .ok_or_else(|| self.bad("status", "sizes as `VmRSS: N kB`, whole", length))?;
+        self.last = reading;
         Ok(reading)
     }
 
@@ -133,13 +128,9 @@ fn fill(file: &File, buffer: &mut Vec<u8>) -> std::io::Result<usize> {
     }
 }
 
-pub(crate) fn read_stat(text: &[u8]) -> Option<ProcessReading> {
-    let mut reading = ProcessReading::default();
-    parse_stat(text, &mut reading).map(|()| reading)
-}
-
 /// Fields of `/proc/PID/stat` by their number in proc_pid_stat(5), from 3 to 28.
-fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
+pub(crate) fn parse_stat(text: &[u8]) -> Option<ProcessReading> {
+    let mut reading = ProcessReading::default();
     let after_name = text.iter().rposition(|b| *b == b')')? + 2;
     let tick_us = 1_000_000 / rustix::param::clock_ticks_per_second();
     for (number, field) in (3..=28).zip(text.get(after_name..)?.split(|b| *b == b' ')) {
@@ -159,7 +150,7 @@ fn parse_stat(text: &[u8], reading: &mut ProcessReading) -> Option<()> {
     }
     reading.main_thread_ended = reading.zombie && reading.sample.threads > 1;
     reading.zombie &= !reading.main_thread_ended;
-    (reading.start_ticks > 0 || reading.parent == 0).then_some(())
+    (reading.start_ticks > 0 || reading.parent == 0).then_some(reading)
 }
 
 /// Sizes of `/proc/PID/status`. A kernel thread or zombie has none, which is a reading of 0; who has a size has all of them.
@@ -198,25 +189,18 @@ fn size_lines(text: &[u8]) -> impl Iterator<Item = (&[u8], u64)> {
 }
 
 fn digits(text: &[u8]) -> Option<u64> {
-    let text = text.strip_prefix(b"-").unwrap_or(text);
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 { None } else { number.checked_mul(10)?.checked_add(u64::from(digit)) }
-    })
+    std::str::from_utf8(text.strip_prefix(b"-").unwrap_or(text)).ok()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     #[test]
     fn a_name_with_spaces_and_parentheses_does_not_shift_the_fields() {
         let stat = b"42 (a) b (c) S 7 42 42 0 -1 4194560 11 2 3 1 5 6 7 8 20 0 9 0 12345 1 2";
-        let mut reading = ProcessReading::default();
-        parse_stat(stat, &mut reading).unwrap();
+        let reading = parse_stat(stat).unwrap();
         assert_eq!((reading.parent, reading.start_ticks, reading.zombie), (7, 12345, false));
         assert_eq!((reading.sample.minor_faults, reading.sample.major_faults), (13, 4));
         assert_eq!(reading.sample.threads, 9);
@@ -240,20 +224,18 @@ mod tests {
 
     #[test]
     fn memory_stands_behind_any_number_of_groups() {
-        let folder = tempfile::tempdir().unwrap();
-        let process = folder.path().join("proc/42");
-        std::fs::create_dir_all(&process).unwrap();
-        std::fs::write(process.join("stat"), "42 (x) S 1 42 42 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0")
-            .unwrap();
+        let (folder, root) = fixture::host(&[]);
+        fixture::process(folder.path(), 42, 1, 'S', 50);
+        let write = |status: &str| fixture::write(folder.path(), "proc/42/status", status);
         let groups = "4000000 ".repeat(65_536);
         let status =
             format!("Name:\tx\nGroups:\t{groups}\nVmSize:\t  90 kB\nVmRSS:\t  50 kB\nRssAnon:\t  40 kB\n");
-        std::fs::write(process.join("status"), &status).unwrap();
-        let mut reader = ProcessReader::open(&HostRoot::at(folder.path()), 42).unwrap();
+        write(&status);
+        let mut reader = ProcessReader::open(&root, 42).unwrap();
         let sample = reader.read().unwrap().sample;
         assert_eq!((sample.rss_bytes, sample.anon_bytes), (50 << 10, 40 << 10));
         for cut in ["VmRSS", "RssAnon"] {
-            std::fs::write(process.join("status"), status.split_once(cut).unwrap().0).unwrap();
+            write(status.split_once(cut).unwrap().0);
             let read = reader.read();
             assert!(matches!(read, Err(HostError::Parse { .. })), "{cut}: {read:?}");
         }

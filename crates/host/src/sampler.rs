@@ -84,17 +84,9 @@ impl ServiceSampler {
             Some(Err(error)) if error.is_absent() => None,
             opened => opened.transpose()?,
         };
-        Ok(Self {
-            root: root.clone(),
-            processes,
-            readers: vec![main],
-            unopened: Vec::new(),
-            listed_in: None,
-            cgroup,
-            family: 1,
-            outside: None,
-            hugetlb_bytes: 0,
-        })
+        let (root, readers, unopened) = (root.clone(), vec![main], Vec::new());
+        let (listed_in, outside, hugetlb_bytes) = (None, None, 0);
+        Ok(Self { root, processes, readers, unopened, listed_in, cgroup, family: 1, outside, hugetlb_bytes })
     }
 
     /// Whether processes may have come or gone since this was asked last: where there is a group of its own, whether its list of
@@ -154,7 +146,7 @@ impl ServiceSampler {
 
     /// A process of the family that is not in its main process's control group, and the group it is in.
     fn outside_of_the_group(&self, pid: i32) -> Option<(i32, String)> {
-        let own = self.cgroup()?;
+        let own = self.cgroup.as_ref()?.cgroup();
         let its = Cgroup::of(&self.root, pid).ok().flatten()?;
         (!its.is_within(own)).then(|| (pid, its.dir().display().to_string()))
     }
@@ -193,7 +185,9 @@ impl ServiceSampler {
             }
             // Its CPU time and page faults are its parent's only when that has waited for it.
             Ok(reading) => {
-                add_taken(&mut total, &reading.sample);
+                total.cpu_us += reading.sample.cpu_us;
+                total.minor_faults += reading.sample.minor_faults;
+                total.major_faults += reading.sample.major_faults;
                 true
             }
             Err(error) if reader.pid() == main_pid || !error.is_gone() => {
@@ -234,30 +228,18 @@ impl ServiceSampler {
         self.hugetlb_bytes
     }
 
-    /// CPU time of all that was ever in the control group that is sampled, in microseconds; `None` where it does not account for it.
-    pub fn cpu_us_of_cgroup(&self) -> Option<u64> {
-        self.cgroup.as_ref().and_then(CgroupReader::cpu_us)
-    }
-
-    /// Minor and major page faults of all that was ever in the control group that is sampled, as of the last reading of its
-    /// anonymous memory.
-    pub fn faults_of_cgroup(&self) -> Option<(u64, u64)> {
-        self.cgroup.as_ref().and_then(CgroupReader::faults)
-    }
-
     /// The control group that is sampled, if there is one.
-    pub fn cgroup(&self) -> Option<&Cgroup> {
-        self.cgroup.as_ref().map(CgroupReader::cgroup)
+    pub fn cgroup(&self) -> Option<&CgroupReader> {
+        self.cgroup.as_ref()
     }
 
     /// Anonymous memory of everything in the control group that is sampled, with huge pages of the last sample; `None` without one.
     pub fn anonymous_of_cgroup(&mut self) -> Option<Result<AnonymousMemory, HostError>> {
-        let hugetlb_bytes = self.hugetlb_bytes;
-        let with_huge = |of_group: AnonymousMemory| AnonymousMemory {
-            resident_bytes: of_group.resident_bytes + hugetlb_bytes,
-            ..of_group
-        };
-        self.cgroup.as_mut().map(|reader| reader.anonymous().map(with_huge))
+        let mut anonymous = self.cgroup.as_mut()?.anonymous();
+        if let Ok(of_group) = &mut anonymous {
+            of_group.resident_bytes += self.hugetlb_bytes;
+        }
+        Some(anonymous)
     }
 
     /// The expensive reading of the whole family, with what it cost.
@@ -279,13 +261,6 @@ impl ServiceSampler {
         total.cost_us = started.elapsed().as_micros() as u64;
         Ok(total)
     }
-}
-
-/// Adds what a process took over its lifetime, which is left when its memory is gone.
-fn add_taken(total: &mut Sample, of: &Sample) {
-    total.cpu_us += of.cpu_us;
-    total.minor_faults += of.minor_faults;
-    total.major_faults += of.major_faults;
 }
 
 /// Decides when the next expensive reading may be taken, so that such readings take at most a given
@@ -318,42 +293,31 @@ impl SlowBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A process of a fixture with so much memory.
-    fn process(root: &std::path::Path, pid: i32, parent: i32, kib: u64) {
-        let dir = root.join(format!("proc/{pid}"));
-        std::fs::create_dir_all(&dir).unwrap();
-        let sizes = format!("VmSize:\t{kib} kB\nVmRSS:\t{kib} kB\nRssAnon:\t{kib} kB\n");
-        std::fs::write(dir.join("status"), format!("Name:\tx\n{sizes}")).unwrap();
-        let stat = format!("{pid} (x) S {parent} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0");
-        std::fs::write(dir.join("stat"), stat).unwrap();
-    }
+    use crate::fixture::{host, process};
 
     #[test]
     fn processes_of_a_unit_are_those_of_its_control_group() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = HostRoot::at(folder.path());
+        let (folder, root) = host(&[
+            ("proc/10/cgroup", "0::/system.slice/a.service/main\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/system.slice/a.service/cgroup.procs", "12\n"),
+            ("sys/fs/cgroup/system.slice/a.service/main/cgroup.procs", "11\n10\n"),
+            ("sys/fs/cgroup/system.slice/a.service/memory.stat", "anon 4096\n"),
+            ("sys/fs/cgroup/system.slice/a.service/memory.current", "700000\n"),
+            ("sys/fs/cgroup/system.slice/a.service/cpu.stat", "usage_usec 5\n"),
+            ("sys/fs/cgroup/system.slice/a.service/main/memory.current", "5\n"),
+        ]);
         // A worker below the main process, a helper whose parent has ended, and a session that was moved elsewhere.
         for (pid, parent, kib) in [(10, 1, 8), (11, 10, 4), (12, 1, 200), (13, 10, 64)] {
-            process(folder.path(), pid, parent, kib);
+            process(folder.path(), pid, parent, 'S', kib);
         }
-        std::fs::write(folder.path().join("proc/10/cgroup"), "0::/system.slice/a.service/main\n").unwrap();
-        let group = folder.path().join("sys/fs/cgroup/system.slice/a.service");
-        std::fs::create_dir_all(group.join("main")).unwrap();
-        let write = |path: &str, text: &str| std::fs::write(group.join(path), text).unwrap();
-        write("../../cgroup.controllers", "memory\n");
-        write("cgroup.procs", "12\n");
-        write("main/cgroup.procs", "11\n10\n");
-        write("memory.stat", "anon 4096\n");
-        write("memory.current", "700000\n");
-        write("cpu.stat", "usage_usec 5\n");
-        write("main/memory.current", "5\n");
+        let cpu_us = |sampler: &ServiceSampler| sampler.cgroup().and_then(CgroupReader::cpu_us);
 
         let mut sampler = ServiceSampler::of_unit(&root, 10, "/system.slice/a.service").unwrap();
         assert!(sampler.follow_unit().unwrap());
         let sample = sampler.read().unwrap();
         assert_eq!((sample.processes, sample.rss_bytes), (3, 212 << 10));
-        assert_eq!((sample.cgroup_current_bytes, sampler.cpu_us_of_cgroup()), (Some(700_000), Some(5)));
+        assert_eq!((sample.cgroup_current_bytes, cpu_us(&sampler)), (Some(700_000), Some(5)));
 
         // The group of another unit, or of all: the tree, and no figures of the group.
         for path in ["/system.slice/b.service", "/", ""] {
@@ -362,19 +326,19 @@ mod tests {
             sampler.follow(&ProcessTree::scan(&root).unwrap());
             let sample = sampler.read().unwrap();
             assert_eq!((sample.processes, sample.rss_bytes), (3, 76 << 10), "{path}");
-            assert_eq!((sample.cgroup_current_bytes, sampler.cpu_us_of_cgroup()), (None, None), "{path}");
+            assert_eq!((sample.cgroup_current_bytes, cpu_us(&sampler)), (None, None), "{path}");
         }
         // One that systemd removed.
-        std::fs::remove_dir_all(&group).unwrap();
+        std::fs::remove_dir_all(root.path("/sys/fs/cgroup/system.slice/a.service")).unwrap();
         assert!(!sampler.follow_unit().unwrap());
     }
 
     #[test]
     fn a_sample_without_a_process_that_is_there_is_no_sample() {
-        let folder = tempfile::tempdir().unwrap();
-        process(folder.path(), 10, 1, 8);
-        process(folder.path(), 11, 10, 4);
-        let root = HostRoot::at(folder.path());
+        let (folder, root) = host(&[]);
+        process(folder.path(), 10, 1, 'S', 8);
+        let child = || process(folder.path(), 11, 10, 'S', 4);
+        child();
         let tree = ProcessTree::scan(&root).unwrap();
         let mut sampler = ServiceSampler::of(&root, ServiceProcesses::below(10), None).unwrap();
         // As with no descriptor left, it cannot be opened.
@@ -387,13 +351,13 @@ mod tests {
             assert!(matches!(&read, Err(error) if !error.is_gone()), "{read:?}");
         }
         std::fs::remove_file(&status).unwrap();
-        process(folder.path(), 11, 10, 4);
+        child();
         assert_eq!(sampler.read().unwrap().rss_bytes, 12 << 10);
         // It was open, and cannot be read any more.
         std::fs::write(&status, "nothing").unwrap();
         let read = sampler.read();
         assert!(matches!(&read, Err(error) if !error.is_gone()), "{read:?}");
-        process(folder.path(), 11, 10, 4);
+        child();
         assert_eq!(sampler.read().unwrap().rss_bytes, 12 << 10);
         // One without memory is on its way out.
         std::fs::write(folder.path().join("proc/10/status"), "Name:\tx\n").unwrap();

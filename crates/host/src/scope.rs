@@ -37,11 +37,4 @@ impl Scope {
             Self::User => rustix::process::geteuid().as_raw(),
         }
     }
-
-    pub(crate) fn owner_words(self) -> &'static str {
-        match self {
-            Self::System => "root",
-            Self::User => "you or root",
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::reader::read_stat;
+use crate::reader::parse_stat;
 use crate::{HostError, HostRoot};
 
 /// Parents and children of all processes of a host at one moment.
@@ -33,7 +33,7 @@ impl ProcessTree {
                     error => return Err(error),
                 },
             };
-            let reading = read_stat(&stat).ok_or_else(|| HostError::Parse {
+            let reading = parse_stat(&stat).ok_or_else(|| HostError::Parse {
                 path,
                 expected: "52 fields",
                 found: String::from_utf8_lossy(&stat).into_owned(),
@@ -104,18 +104,13 @@ impl ServiceProcesses {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{host, process};
 
     fn fixture(processes: &[(i32, i32, char)]) -> (tempfile::TempDir, HostRoot) {
-        let dir = tempfile::tempdir().unwrap();
+        let (dir, root) = host(&[("proc/sys/kernel/hostname", "here\n")]);
         for (pid, parent, state) in processes {
-            let process = dir.path().join(format!("proc/{pid}"));
-            fs::create_dir_all(&process).unwrap();
-            fs::write(process.join("status"), "Name:\tx\nVmRSS:\t 8 kB\n").unwrap();
-            let stat = format!("{pid} (x) {state} {parent} 1 1 0 -1 0 0 0 0 0 1 1 0 0 20 0 1 0 500 0 0");
-            fs::write(process.join("stat"), stat).unwrap();
+            process(dir.path(), *pid, *parent, *state, 8);
         }
-        fs::create_dir_all(dir.path().join("proc/sys")).unwrap();
-        let root = HostRoot::at(dir.path());
         (dir, root)
     }
 

@@ -31,12 +31,9 @@ pub fn path_is_trustworthy(root: &HostRoot, path: &Path, scope: Scope) -> Result
     walk(root, path, |path, metadata| {
         let mode = metadata.mode() & 0o7777;
         if !owners.contains(&metadata.uid()) {
-            return Err(Untrusted(format!(
-                "{} belongs to user {}, not to {}",
-                path.display(),
-                metadata.uid(),
-                scope.owner_words()
-            )));
+            let (path, user) = (path.display(), metadata.uid());
+            let owner = if scope.is_system() { "root" } else { "you or root" };
+            return Err(Untrusted(format!("{path} belongs to user {user}, not to {owner}")));
         }
         // A symbolic link has no mode of its own; its folder decides who may change it.
         let whom = match mode {

@@ -88,21 +88,17 @@ fn list(dir: &Path) -> Result<(Vec<i32>, Vec<PathBuf>), HostError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     /// A host of version 1 with one process in these groups, and these folders of groups.
     fn host(of_process: &str, groups: &[&str]) -> (tempfile::TempDir, HostRoot) {
-        let folder = tempfile::tempdir().unwrap();
-        let sys = folder.path().join("sys/fs/cgroup");
-        let own = folder.path().join("proc/7");
-        fs::create_dir_all(&own).unwrap();
-        fs::write(own.join("cgroup"), of_process).unwrap();
+        let (folder, root) = fixture::host(&[
+            ("proc/7/cgroup", of_process),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1\n"),
+        ]);
         for group in groups {
-            fs::create_dir_all(sys.join(group)).unwrap();
-            fs::write(sys.join(group).join("cgroup.procs"), "7\n").unwrap();
+            fixture::write(folder.path(), &format!("sys/fs/cgroup/{group}/cgroup.procs"), "7\n");
         }
-        fs::create_dir_all(sys.join("memory")).unwrap();
-        fs::write(sys.join("memory/memory.usage_in_bytes"), "1\n").unwrap();
-        let root = HostRoot::at(folder.path());
         (folder, root)
     }
 

@@ -68,7 +68,7 @@ impl Accounting {
     /// For the parameters of a run.
     pub(crate) fn describe(&self) -> Value {
         match self {
-            Self::Cgroup(place) => json!({ "from": "cgroup", "version": place.version().as_str() }),
+            Self::Cgroup(place) => json!({ "from": "cgroup", "version": place.version() }),
             Self::Scope => json!({ "from": "cgroup", "version": "v2", "delegated_by": "systemd" }),
             Self::Processes { why } => json!({ "from": "processes", "why": why }),
         }

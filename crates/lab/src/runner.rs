@@ -310,7 +310,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let sampler = sampler?;
-        let cgroup = sampler.cgroup().cloned();
+        let cgroup = sampler.cgroup().map(|reader| reader.cgroup().clone());
         let service = RunningService {
             slot: index,
             service_id,

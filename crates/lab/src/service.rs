@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{Catalog, identify_started_with, is_beyond_reach, prove};
 use heaptrial_host::{
-    Cgroup, HostError, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses, ServiceSampler,
+    Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses,
+    ServiceSampler,
 };
 use heaptrial_model::{Ending, Identity, Linkage, Sample};
 
@@ -63,14 +64,13 @@ impl RunningService {
             return Ok(sample);
         }
         // They have those too that ended without anybody of the tree waiting for them.
-        (sample.minor_faults, sample.major_faults) =
-            self.sampler.faults_of_cgroup().unwrap_or((sample.minor_faults, sample.major_faults));
-        sample.cpu_us = self.sampler.cpu_us_of_cgroup().unwrap_or(sample.cpu_us);
-        if self.sampler.cgroup().is_some() {
-            if let Some(once) = self.sampler.anonymous_of_cgroup().transpose()? {
-                sample.anon_bytes = once.resident_bytes;
-                sample.swap_bytes = once.swap_bytes;
-            }
+        if let Some(faults) = self.sampler.cgroup().and_then(CgroupReader::faults) {
+            (sample.minor_faults, sample.major_faults) = faults;
+        }
+        sample.cpu_us = self.sampler.cgroup().and_then(CgroupReader::cpu_us).unwrap_or(sample.cpu_us);
+        if let Some(once) = self.sampler.anonymous_of_cgroup().transpose()? {
+            sample.anon_bytes = once.resident_bytes;
+            sample.swap_bytes = once.swap_bytes;
         }
         Ok(sample)
     }

@@ -5,36 +5,31 @@ mod text;
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use heaptrial_host::listen::Listen;
 
-use crate::AgentError;
+pub(crate) use server::Metrics;
 
 /// Where metrics are served: a Unix socket, or a port of a loopback address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsAddress(Listen);
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MetricsAddressError {
-    #[error("`{0}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")]
-    Syntax(String),
-    #[error(
-        "metrics are served without any access control, so only at a loopback address or a unix socket, not at {0}"
-    )]
-    NotLoopback(Listen),
-}
-
 impl FromStr for MetricsAddress {
-    type Err = MetricsAddressError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, MetricsAddressError> {
-        let listen = text.parse().map_err(|_| MetricsAddressError::Syntax(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || {
+            format!("`{text}` is no address for metrics; expected unix:/PATH, 127.0.0.1:PORT or [::1]:PORT")
+        };
+        let listen: Listen = text.parse().map_err(|_| bad())?;
         match &listen {
             // The agent's unit has a folder of its own to start in.
-            Listen::Unix(path) if !path.is_absolute() => Err(MetricsAddressError::Syntax(text.to_owned())),
+            Listen::Unix(path) if !path.is_absolute() => Err(bad()),
             _ if listen.is_local() => Ok(Self(listen)),
-            _ => Err(MetricsAddressError::NotLoopback(listen)),
+            _ => Err(format!(
+                "metrics are served without any access control, so only at a loopback address or a unix socket, not at \
+                 {listen}"
+            )),
         }
     }
 }
@@ -42,25 +37,6 @@ impl FromStr for MetricsAddress {
 impl fmt::Display for MetricsAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    shown: Arc<Mutex<String>>,
-}
-
-impl Metrics {
-    /// Listens, and answers from a thread of its own.
-    pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
-        let shown = Arc::default();
-        server::start(&address.0, Arc::clone(&shown))
-            .map_err(AgentError::system(format!("serve metrics at {address}")))?;
-        Ok(Self { shown })
-    }
-
-    pub(crate) fn show(&self, text: String) {
-        *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 }
 

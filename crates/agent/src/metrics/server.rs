@@ -11,11 +11,31 @@ use axum::routing::get;
 use axum::{Router, middleware};
 use heaptrial_host::listen::{Listen, Listener, Names, refuse_others};
 
+use super::MetricsAddress;
+use crate::AgentError;
+
 const HELP: &str = "metrics are at /metrics, by the name localhost, 127.0.0.1 or [::1]\n";
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Listens, and answers from a thread.
-pub(super) fn start(address: &Listen, shown: Arc<Mutex<String>>) -> io::Result<()> {
+/// What is shown, for the thread that answers.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(Arc<Mutex<String>>);
+
+impl Metrics {
+    /// Listens, and answers from a thread.
+    pub(crate) fn serve(address: &MetricsAddress) -> Result<Self, AgentError> {
+        let metrics = Self::default();
+        let started = start(&address.0, Arc::clone(&metrics.0));
+        started.map_err(AgentError::system(format!("serve metrics at {address}")))?;
+        Ok(metrics)
+    }
+
+    pub(crate) fn show(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+fn start(address: &Listen, shown: Arc<Mutex<String>>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = Listener::bind(address)?;
     let serve = move || {

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use heaptrial_host::{Instant, TickCost};
+use heaptrial_host::{Instant, ProcessReader, TickCost};
+use heaptrial_model::ServiceName;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::agent::Agent;
-use crate::own::{cpu_us, rss_bytes};
 use crate::watched::{Main, Seat, Watched};
 
 /// Name, help, and the value of each service that has one.
@@ -38,39 +39,44 @@ impl Agent {
     pub(crate) fn metrics_text(&self, cost: TickCost, now: Instant) -> String {
         let mut text = String::new();
         let is_running = |seat: &&Seat| self.trials.iter().any(|trial| trial.id == seat.trial_id);
-        let seats = self.watched.values().flat_map(|of| of.seats.iter().map(move |seat| (of, seat)));
-        let seats: Vec<(&Watched, &Seat)> = seats.filter(|(_, seat)| is_running(seat)).collect();
+        let seats =
+            self.watched.iter().flat_map(|(name, of)| of.seats.iter().map(move |seat| (name, of, seat)));
+        let seats = seats.filter(|(_, _, seat)| is_running(seat));
+        let seats: Vec<(&ServiceName, &Watched, &Seat)> = seats.collect();
         for (name, help, value) in FAMILIES {
             let name = format!("heaptrial_service_{name}");
             describe(&mut text, &name, help);
-            for (of, seat) in &seats {
+            for (service, of, seat) in &seats {
                 let Some(value) = value(of, seat) else { continue };
-                let labels = [("service", of.name.as_str()), ("arm", &seat.arm), ("trial", &seat.trial)];
+                let labels = [("service", service.as_str()), ("arm", &seat.arm), ("trial", &seat.trial)];
                 let labels = labels.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
                 add(&mut text, &format!("{name}{{{}}}", labels.join(",")), value);
             }
         }
-        let unknown = seats.iter().filter(|(of, _)| !of.known).count();
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        let cpu_seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
+        let own = ProcessReader::open(&self.root, std::process::id() as i32);
+        let own = own.and_then(|mut reader| reader.read());
+        let rss_bytes = own.map_or(0, |reading| reading.sample.rss_bytes);
+        let unknown = seats.iter().filter(|(_, of, _)| !of.known).count() as f64;
+        let (ticks, lost) = (self.ticking.ticks as f64, self.ticking.lost as f64);
+        let (taken, last, trials) = (cost.wall_us as f64 / 1e6, now.wall_us as f64 / 1e6, self.trials.len());
         for (name, help, value) in [
-            ("cpu_seconds_total", "CPU time of the agent itself.", cpu_us() as f64 / 1e6),
-            ("ticks_total", "Ticks since the agent started.", self.ticking.ticks as f64),
-            (
-                "lost_ticks_total",
-                "Ticks that could not be written, once for each trial.",
-                self.ticking.lost as f64,
-            ),
-            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes(&self.root) as f64),
-            ("tick_seconds", "What the last tick took.", cost.wall_us as f64 / 1e6),
-            ("last_tick_timestamp_seconds", "When the last tick was.", now.wall_us as f64 / 1e6),
+            ("cpu_seconds_total", "CPU time of the agent itself.", cpu_seconds),
+            ("ticks_total", "Ticks since the agent started.", ticks),
+            ("lost_ticks_total", "Ticks that could not be written, once for each trial.", lost),
+            ("rss_bytes", "Resident memory of the agent itself.", rss_bytes as f64),
+            ("tick_seconds", "What the last tick took.", taken),
+            ("last_tick_timestamp_seconds", "When the last tick was.", last),
             (
                 "unknown_services",
                 "Services whose state systemd has not given yet, once for each trial.",
-                unknown as f64,
+                unknown,
             ),
             (
                 "trials",
                 "Trials, rollouts and watches that run; services that are in none count as one.",
-                self.trials.len() as f64,
+                trials as f64,
             ),
         ] {
             let name = format!("heaptrial_agent_{name}");

@@ -44,7 +44,7 @@ commands() {
         [ -f "$file" ] || continue
         sed -n 's/^# Written by Heaptrial for trial \([A-Za-z0-9._-]*\) .*/\1/p' "$file"
     done | sort -u | while IFS= read -r name; do
-        if grep -qs '"what":"rollout"' "/var/lib/heaptrial/trials/$name/journal.jsonl"; then
+        if grep -qs '^    "kind": "rollout",' "/var/lib/heaptrial/trials/$name/prepared.json"; then
             echo "  heaptrial rollout rollback $name"
         else
             echo "  heaptrial trial stop $name --revert"

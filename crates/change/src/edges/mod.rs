@@ -3,14 +3,13 @@
 //! [`Disk`], [`Manager`], [`Programs`] and [`Clock`] are as narrow as the steps need them. [`ThisHost`] is the host that
 //! the program runs on; the property test has one in memory, which loses what was not synced.
 
-mod clock;
 mod disk;
 mod programs;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use heaptrial_allocator::{IdentifyError, PassedVariables};
 use heaptrial_host::Scope;
@@ -21,13 +20,12 @@ use heaptrial_relay::Relay;
 
 pub use disk::ThisDisk;
 pub use programs::ThisHostsPrograms;
-pub(crate) use programs::{can_be_asked, in_force, is_program_begun};
+pub(crate) use programs::can_be_asked;
 
 use crate::error::ServiceError;
 use crate::files::FileState;
 
-/// Files and folders. Nothing is sure to survive a power cut before it is synced: the bytes of a file by [`Self::sync`],
-/// its name by [`Self::sync_folder`].
+/// Files and folders. A power cut may undo what is not synced: bytes by [`Self::sync`], names by [`Self::sync_folder`].
 pub trait Disk {
     /// What is at a path, and the bytes of a regular file; links are not followed.
     fn look(&self, path: &Path) -> io::Result<(FileState, Vec<u8>)>;
@@ -58,8 +56,7 @@ pub trait Disk {
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
     /// The names in a folder, in no order.
     fn names(&self, folder: &Path) -> io::Result<Vec<String>>;
-    /// Locks a file, which is made if it is missing, until what is given back is dropped or the process ends; `None` if
-    /// another process has it.
+    /// Locks a file, which may be missing, until that is dropped or the process ends; `None` if another process has it.
     fn lock(&self, path: &Path) -> io::Result<Option<Box<dyn HeldLock>>>;
 }
 
@@ -73,8 +70,7 @@ pub trait HeldLock: std::fmt::Debug {
 pub trait Programs {
     /// The life that a process id stands for now.
     fn life(&self, pid: i32) -> Option<LifeKey>;
-    /// Which allocator a process uses; `passed` gives what its service was started with, where that cannot be read from the
-    /// process.
+    /// Which allocator a process uses; `passed` gives what its service was started with, if the process does not show it.
     fn identify(&self, pid: i32, passed: PassedVariables<'_>) -> Result<Identity, IdentifyError>;
     /// Whether a process runs its service's program, and not the service manager's own code before that.
     fn is_begun(&self, pid: i32) -> bool;
@@ -98,6 +94,21 @@ pub trait Clock {
     fn sleep(&self, time: Duration);
 }
 
+/// The clocks of the kernel.
+impl Clock for Instant {
+    fn now(&self) -> Duration {
+        self.elapsed()
+    }
+
+    fn wall_us(&self) -> i64 {
+        heaptrial_host::Instant::now().wall_us
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
 /// A host as the transaction sees it.
 #[derive(Clone, Copy)]
 pub struct Host<'a> {
@@ -107,30 +118,19 @@ pub struct Host<'a> {
     pub clock: &'a dyn Clock,
 }
 
-impl std::fmt::Debug for Host<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").finish_non_exhaustive()
-    }
-}
-
 /// The host that this program runs on.
 #[derive(Debug)]
 pub struct ThisHost {
     disk: ThisDisk,
     systemd: Systemd,
     programs: ThisHostsPrograms,
-    clock: clock::ThisClock,
+    clock: Instant,
 }
 
 impl ThisHost {
     /// Over a connection to its systemd.
     pub fn new(systemd: Systemd) -> Self {
-        Self {
-            disk: ThisDisk,
-            programs: ThisHostsPrograms::default(),
-            systemd,
-            clock: clock::ThisClock::default(),
-        }
+        Self { disk: ThisDisk, programs: ThisHostsPrograms::default(), systemd, clock: Instant::now() }
     }
 
     pub fn systemd(&self) -> &Systemd {

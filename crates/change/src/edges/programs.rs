@@ -34,7 +34,11 @@ impl Programs for ThisHostsPrograms {
     }
 
     fn is_begun(&self, pid: i32) -> bool {
-        is_program_begun(pid)
+        // systemd forks before it runs a service's program.
+        let is_manager = |program: &Path| {
+            program.file_name().is_some_and(|name| name == "systemd" || name == "systemd-executor")
+        };
+        process(pid).exe().is_ok_and(|program| !is_manager(&program))
     }
 
     fn bootstrap_percent(&self, relay: &Relay) -> Option<u8> {
@@ -53,7 +57,19 @@ impl Programs for ThisHostsPrograms {
         relay: &Relay,
         options: &BTreeMap<String, String>,
     ) -> Result<(), ServiceError> {
-        in_force(relay, options)
+        let wanted = relay.effective_options(&relay.torrc)?;
+        // One without a control socket is checked by the files alone.
+        if !can_be_asked(relay) {
+            return Ok(());
+        }
+        let mut control = Control::of(relay, CONTROL_PATIENCE)?;
+        for (option, value) in options {
+            if !control.is_in_force(option, value, &wanted)? {
+                let found = control.conf(option)?.join(", ");
+                return Err(ServiceError(format!("the relay says {option} is `{found}` and not `{value}`")));
+            }
+        }
+        Ok(())
     }
 
     fn own_program(&self) -> io::Result<PathBuf> {
@@ -63,30 +79,6 @@ impl Programs for ThisHostsPrograms {
     fn is_packaged(&self, path: &Path) -> bool {
         package_of(&HostRoot::default(), path).is_some()
     }
-}
-
-/// Whether a process runs its program and not systemd's own code, which forks before it runs a service's.
-pub(crate) fn is_program_begun(pid: i32) -> bool {
-    let is_manager = |program: &Path| {
-        program.file_name().is_some_and(|name| name == "systemd" || name == "systemd-executor")
-    };
-    process(pid).exe().is_ok_and(|program| !is_manager(&program))
-}
-
-/// Whether options are in force. A relay without a control socket is checked by the files alone.
-pub(crate) fn in_force(relay: &Relay, options: &BTreeMap<String, String>) -> Result<(), ServiceError> {
-    let wanted = relay.effective_options(&relay.torrc)?;
-    if !can_be_asked(relay) {
-        return Ok(());
-    }
-    let mut control = Control::of(relay, CONTROL_PATIENCE)?;
-    for (option, value) in options {
-        if !control.is_in_force(option, value, &wanted)? {
-            let found = control.conf(option)?.join(", ");
-            return Err(ServiceError(format!("the relay says {option} is `{found}` and not `{value}`")));
-        }
-    }
-    Ok(())
 }
 
 /// Whether a relay has a control socket or port.

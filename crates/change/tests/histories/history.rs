@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use heaptrial_change::journal::{Action, Record};
-use heaptrial_change::{
-    ChangeError, FileState, LockError, Notification, Outcome, Prepared, Stage, Trial, TrialState, Witness,
-};
+use heaptrial_change::{ChangeError, FileState, Outcome, Stage, Trial, TrialState};
 use heaptrial_model::{Pace, ServiceName};
 
 use crate::fleet::{
@@ -69,13 +67,6 @@ impl std::ops::AddAssign for Counts {
     }
 }
 
-struct Nobody;
-
-impl Witness for Nobody {
-    fn notify(&mut self, _prepared: &Prepared, _notification: &Notification) {}
-    fn warning(&mut self, _text: &str) {}
-}
-
 /// How a process ended by itself.
 struct Ended {
     outcome: Outcome,
@@ -95,7 +86,7 @@ pub fn others_beside_a_process(world: &World, actions: &[Action]) {
     }
     for action in actions {
         match Trial::open(world.host(), &paths(), NAME, *action) {
-            Err(ChangeError::Lock(LockError::Held { .. }) | ChangeError::Unknown { .. }) => {}
+            Err(ChangeError::Held { .. } | ChangeError::Unknown { .. }) => {}
             Err(error) => panic!("{action:?} beside a process: {error}"),
             Ok(_) => panic!("two processes have the lock"),
         }
@@ -300,31 +291,31 @@ impl History {
 
     fn carry_out(&self, world: &World, command: Command) -> Result<Ended, ChangeError> {
         let (host, paths, pace) = (world.host(), paths(), self.pace());
-        let (witness, halt) = (&mut Nobody, &|| None);
+        let halt = &|| None;
         let open = |action| Trial::open(host, &paths, NAME, action);
         let prepared = || prepared(&self.faults, pace, command == Command::Parts);
         let (outcome, trial) = match command {
             Command::Start => {
                 let mut trial = Trial::create(host, &paths, prepared())?;
-                (trial.start(witness, halt)?, trial)
+                (trial.start(halt)?, trial)
             }
             Command::Resume => {
                 let mut trial = open(Action::Resume)?;
-                (trial.start(witness, halt)?, trial)
+                (trial.start(halt)?, trial)
             }
             Command::Revert => {
                 let mut trial = open(Action::Revert)?;
                 let without = world.services.borrow().gone();
-                (trial.revert(pace, &without, witness, halt)?, trial)
+                (trial.revert(pace, &without, halt)?, trial)
             }
             Command::Drop => {
                 let mut trial = open(Action::Drop)?;
                 let first = trial.prepared().services[0].service.clone();
-                (trial.drop_service(&first, pace, witness, halt)?, trial)
+                (trial.drop_service(&first, halt)?, trial)
             }
             Command::Recover => {
                 let mut trial = open(Action::Recover)?;
-                (trial.recover(witness, halt)?, trial)
+                (trial.recover(halt)?, trial)
             }
             Command::Stop => {
                 let mut trial = open(Action::Stop)?;
@@ -336,14 +327,14 @@ impl History {
                     Err(ChangeError::Exists { .. }) => open(Action::Resume)?,
                     created => created?,
                 };
-                trial.open_for_parts(witness)?;
+                trial.open_for_parts()?;
                 let all: Vec<ServiceName> =
                     trial.prepared().services.iter().map(|treatment| treatment.service.clone()).collect();
-                trial.apply_to(&all[..1], pace, witness, halt)?;
-                trial.put_back(&all[..1], pace, witness, halt)?;
+                trial.apply_to(&all[..1], halt)?;
+                trial.put_back(&all[..1], pace, halt)?;
                 let mut outcome = Outcome::default();
                 for part in [&all[..1], &all[1..]] {
-                    let of_part = trial.apply_to(part, pace, witness, halt)?;
+                    let of_part = trial.apply_to(part, halt)?;
                     outcome.failed.extend(of_part.failed);
                     outcome.stuck.extend(of_part.stuck);
                     outcome.remaining += of_part.remaining;

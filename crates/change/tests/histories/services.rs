@@ -400,7 +400,7 @@ impl World {
     }
 
     fn queued(&self, unit: &ServiceName) -> Job {
-        Job { path: String::new(), unit: unit.clone(), connection: self.connection.get() }
+        Job { id: 0, unit: unit.clone(), connection: self.connection.get() }
     }
 }
 
@@ -415,7 +415,6 @@ impl Manager for World {
         let environment = |name: &ServiceName| {
             let service = &services.services[name];
             UnitEnvironment {
-                name: name.clone(),
                 drop_ins: service.drop_ins.clone(),
                 set: service.set.clone(),
                 unset: service.unset.clone(),

@@ -14,22 +14,24 @@ pub fn cut_short(records: &[Record]) -> Option<String> {
     let last = later.iter().take_while(|record| works(record).is_none()).last().unwrap_or(first);
     let time = jiff::Timestamp::from_microsecond(last.wall_us).unwrap_or_default();
     let event = serde_json::to_value(&last.event).unwrap_or_default();
-    let words = [&event["why"], &event["note"]["kind"], &event["what"]];
+    let words = [&event["why"], &event["note"]["kind"], &event["stage"], &event["what"]];
     let what = words.into_iter().find_map(|what| what.as_str()).unwrap_or_default().replace('_', " ");
-    let service = last.event.service().map_or(String::new(), |service| format!("{service} "));
+    let service = event["service"].as_str().map_or(String::new(), |service| format!("{service} "));
     Some(format!("last record, {}: {service}{what}", time.strftime("%Y-%m-%d %H:%M:%S UTC")))
 }
 
 #[cfg(test)]
 mod tests {
+    use heaptrial_change::Stage::{Reverted, Reverting};
+
     use super::*;
 
     #[test]
     fn the_last_record_of_the_process_that_worked_last_is_reported() {
         let opened = |action| Event::Opened { action, tool_version: "0".into(), pid: 1 };
         let service: heaptrial_model::ServiceName = "b.service".parse().unwrap();
-        let reverting = Event::Reverting { service: service.clone(), why: None };
-        let events = [opened(Action::Start), reverting, opened(Action::Recover), Event::Reverted { service }];
+        let revert = |stage| Event::Revert { service: service.clone(), stage, why: None };
+        let events = [opened(Action::Start), revert(Reverting), opened(Action::Recover), revert(Reverted)];
         let record = |event: &Event| Record { wall_us: 2_000_000, event: event.clone() };
         let records: Vec<Record> = events.iter().map(record).collect();
         assert_eq!(cut_short(&records).unwrap(), "last record, 1970-01-01 00:00:02 UTC: b.service reverting");

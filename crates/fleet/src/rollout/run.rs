@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use heaptrial_change::edges::Host;
-use heaptrial_change::{ChangeError, Prepared, Standing, Trial, Witness, read_state, standings};
+use heaptrial_change::{ChangeError, Prepared, Standing, Trial, read_state, standings};
 use heaptrial_host::Instant as Moment;
 use heaptrial_host::{HostRoot, Paths, boot_id};
 use heaptrial_model::{Pace, ServiceName, units};
@@ -56,7 +56,6 @@ pub struct Rollout<'r, 'a> {
     plan: RolloutPlan,
     pace: Pace,
     observer: &'r mut dyn Observer,
-    witness: &'r mut dyn Witness,
     holds: Holds<'r>,
 }
 
@@ -75,24 +74,21 @@ impl<'r, 'a> Rollout<'r, 'a> {
         plan: RolloutPlan,
         paths: Paths,
         observer: &'r mut dyn Observer,
-        witness: &'r mut dyn Witness,
         interrupt: &'r AtomicBool,
     ) -> Self {
         let (name, pace) = (trial.prepared().plan.name.clone(), trial.prepared().plan.pace);
         let holds = Holds { paths, name, quiet: plan.quiet_hours, interrupt };
-        Self { trial, plan, pace, observer, witness, holds }
+        Self { trial, plan, pace, observer, holds }
     }
 
     /// Goes on from where the journal says until the end, a stop or a pause.
     pub fn go(&mut self) -> Result<Ending, ChangeError> {
-        self.trial.open_for_parts(self.witness)?;
+        self.trial.open_for_parts()?;
         while let Some(wave) = self.current()? {
             if let Some(ending) = self.wave(wave)? {
                 match ending {
                     Ending::Paused => self.trial.note(&RolloutStep::Paused)?,
-                    Ending::Interrupted => {
-                        self.trial.note_or_warn(&RolloutStep::Interrupted, self.witness)?
-                    }
+                    Ending::Interrupted => self.trial.note_or_warn(&RolloutStep::Interrupted)?,
                     Ending::Complete | Ending::Stopped { .. } => {}
                 }
                 return Ok(ending);
@@ -121,8 +117,8 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let services = self.plan.waves.get(wave).cloned().unwrap_or_default();
         let holds = &self.holds;
         // First of all: a wave that is half put back has not passed any more.
-        self.trial.note_or_warn(&RolloutStep::WaveRolledBack { wave: wave as u32 }, self.witness)?;
-        let outcome = self.trial.put_back(&services, pace, self.witness, &|| holds.interrupted())?;
+        self.trial.note_or_warn(&RolloutStep::WaveRolledBack { wave: wave as u32 })?;
+        let outcome = self.trial.put_back(&services, pace, &|| holds.interrupted())?;
         Ok(outcome.stuck)
     }
 
@@ -139,7 +135,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         }
         if self.progress()?.waves[wave] == WaveStage::Stopped {
             // What a stop that was cut short had left of it.
-            let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
+            let outcome = self.trial.put_back(&services, self.pace, &|| None)?;
             if !outcome.stuck.is_empty() {
                 let reasons = self.progress()?.reasons;
                 return Ok(Some(Ending::Stopped { wave, reasons, stuck: outcome.stuck }));
@@ -177,7 +173,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
 
     /// Whether all of them have their treatment; lives that a reboot or somebody replaced are proved again.
     fn has_all(&mut self, services: &[ServiceName]) -> Result<bool, ChangeError> {
-        let standings = self.trial.standings(services, self.witness)?;
+        let standings = self.trial.standings(services)?;
         Ok(standings.iter().all(|standing| *standing != Standing::Untreated))
     }
 
@@ -194,7 +190,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let holds = &self.holds;
         let canary_alone = std::slice::from_ref(canary);
         let halt = || holds.interrupted();
-        let outcome = self.trial.put_back(canary_alone, self.pace, self.witness, &halt)?;
+        let outcome = self.trial.put_back(canary_alone, self.pace, &halt)?;
         if let Some((service, why)) = outcome.stuck.first() {
             let reason = Reason {
                 service: Some(service.clone()),
@@ -227,7 +223,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
                 Err(_) => Some("interrupted".to_owned()),
                 Ok(quiet) => quiet,
             };
-            let outcome = self.trial.apply_to(services, self.pace, self.witness, &halt)?;
+            let outcome = self.trial.apply_to(services, &halt)?;
             if outcome.is_complete() {
                 return Ok(None);
             }
@@ -290,7 +286,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// What a gate says now of all services changed so far.
     fn gate(&mut self, wave: usize) -> Result<Gate, ChangeError> {
         let services = self.plan.up_to(wave);
-        let standings = self.trial.standings(&services, self.witness)?;
+        let standings = self.trial.standings(&services)?;
         let observed = self.observer.observe(&services);
         let known = services.iter().zip(&standings);
         Ok(gate_of((&self.plan, self.trial.prepared()), wave, known, &observed))
@@ -312,9 +308,9 @@ impl<'r, 'a> Rollout<'r, 'a> {
         let services = self.plan.waves[wave].clone();
         // Known before it is done, so that a resume does not take a condemned wave for one that is being changed.
         let stopped = RolloutStep::Stopped { wave: wave as u32, reasons: reasons.clone() };
-        self.trial.note_or_warn(&stopped, self.witness)?;
+        self.trial.note_or_warn(&stopped)?;
         // Putting back is not stopped half-way by what stopped the wave.
-        let outcome = self.trial.put_back(&services, self.pace, self.witness, &|| None)?;
+        let outcome = self.trial.put_back(&services, self.pace, &|| None)?;
         Ok(Ending::Stopped { wave, reasons, stuck: outcome.stuck })
     }
 }

@@ -244,7 +244,7 @@ fn a_journal_that_lost_records_is_no_trial_that_changed_nothing() {
     let treated = of_arm(&bed, "lost", "jemalloc");
     let upto = |count: usize| whole.lines().take(count).map(|line| format!("{line}\n")).collect::<String>();
     // Nothing of it, and only its beginning.
-    let beginning = whole.lines().position(|line| line.contains("\"intent\"")).unwrap();
+    let beginning = whole.lines().position(|line| line.contains("\"intent\",\"service\":\"")).unwrap();
     for text in [String::new(), upto(beginning)] {
         bed.container.write(journal, &text, 0o600).unwrap();
         for command in ["trial status lost", "trial stop lost --revert --yes", "trial resume lost"] {

@@ -19,7 +19,7 @@ pub use names::{Names, refuse_others};
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    listen: Listen,
+    address: Listen,
 }
 
 #[derive(Debug)]
@@ -31,19 +31,20 @@ enum Socket {
 impl Listener {
     /// Listens. A Unix socket that nobody listens on any more is replaced; anything else in its place is an error.
     pub fn bind(listen: &Listen) -> io::Result<Self> {
-        let socket = match listen {
-            Listen::Tcp(address) => Socket::Tcp(std::net::TcpListener::bind(address)?),
-            Listen::Unix(path) => Socket::Unix(unix_listener(path)?),
-        };
-        Ok(Self { socket, listen: listen.clone() })
+        Ok(match listen {
+            Listen::Tcp(address) => {
+                let listener = std::net::TcpListener::bind(address)?;
+                Self { address: Listen::Tcp(listener.local_addr()?), socket: Socket::Tcp(listener) }
+            }
+            Listen::Unix(path) => {
+                Self { address: listen.clone(), socket: Socket::Unix(unix_listener(path)?) }
+            }
+        })
     }
 
     /// Where it listens; with the port that was given where none was asked for.
     pub fn address(&self) -> Listen {
-        match &self.socket {
-            Socket::Tcp(listener) => listener.local_addr().map_or_else(|_| self.listen.clone(), Listen::Tcp),
-            Socket::Unix(_) => self.listen.clone(),
-        }
+        self.address.clone()
     }
 
     /// Answers until `stop` is done, on tokio's runtime. What is being answered then ends with the runtime.
@@ -65,7 +66,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listen::Unix(path) = &self.listen {
+        if let Listen::Unix(path) = &self.address {
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,13 +1,11 @@
 //! Calls over the system bus or the user's, many at once.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
 use async_io::Timer;
 use futures_util::future::{Either, join_all, select};
-use zbus::message::Body;
-use zbus::zvariant::{DynamicType, Value};
+use zbus::zvariant::DynamicType;
 use zbus::{Connection, Message, block_on, connection};
 
 use super::SystemdError;
@@ -34,7 +32,7 @@ const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// A connection to the system bus, or to the bus of the user who runs this program.
 #[derive(Debug)]
 pub(super) struct Bus {
-    connection: Connection,
+    pub(super) connection: Connection,
     call_limit: Duration,
 }
 
@@ -53,7 +51,8 @@ impl Bus {
         let connection = greeted(builder.method_timeout(call_limit), GREETING_LIMIT).map_err(unreached)?;
         let bus = Self { connection, call_limit };
         // The bus may be there without systemd on it, as in a container with another init.
-        match bus.get("reading systemd's version", MANAGER_PATH, MANAGER, "Version") {
+        let version = block_on(bus.call(MANAGER_PATH, PROPERTIES, "Get", &(MANAGER, "Version")));
+        match version.map_err(|error| bus.error("reading systemd's version", error)) {
             Ok(_) => Ok(bus),
             // It may be executing itself again.
             Err(lost @ SystemdError::Lost { .. }) if Path::new(BOOTED).exists() => Err(lost),
@@ -61,64 +60,48 @@ impl Bus {
         }
     }
 
-    pub(super) fn connection(&self) -> &Connection {
-        &self.connection
+    async fn call<B>(&self, path: &str, interface: &str, method: &str, body: &B) -> zbus::Result<Message>
+    where
+        B: serde::Serialize + DynamicType,
+    {
+        self.connection.call_method(Some(SYSTEMD), path, Some(interface), method, body).await
     }
 
     pub(super) fn manager<B>(&self, doing: &str, method: &str, body: &B) -> Result<Message, SystemdError>
     where
         B: serde::Serialize + DynamicType,
     {
-        block_on(self.connection.call_method(Some(SYSTEMD), MANAGER_PATH, Some(MANAGER), method, body))
-            .map_err(|error| self.error(doing, error))
-    }
-
-    fn get(&self, doing: &str, path: &str, interface: &str, name: &str) -> Result<Message, SystemdError> {
-        let body = (interface, name);
-        block_on(self.connection.call_method(Some(SYSTEMD), path, Some(PROPERTIES), "Get", &body))
-            .map_err(|error| self.error(doing, error))
+        block_on(self.call(MANAGER_PATH, MANAGER, method, body)).map_err(|error| self.error(doing, error))
     }
 
     pub(super) fn error(&self, doing: &str, error: zbus::Error) -> SystemdError {
+        let doing = doing.to_owned();
         match &error {
             zbus::Error::InputOutput(source) if source.kind() == std::io::ErrorKind::TimedOut => {
-                SystemdError::Timeout { doing: doing.to_owned(), limit: self.call_limit }
+                SystemdError::Timeout { doing, limit: self.call_limit }
             }
-            zbus::Error::InputOutput(source) => {
-                SystemdError::Lost { doing: doing.to_owned(), said: source.to_string() }
-            }
-            zbus::Error::MethodError(name, detail, _) if is_lost(name) => {
-                let said = format!(
-                    "{} ({name})",
-                    detail.as_deref().unwrap_or("no reason given").trim_end_matches('.')
-                );
-                SystemdError::Lost { doing: doing.to_owned(), said }
-            }
+            zbus::Error::InputOutput(source) => SystemdError::Lost { doing, said: source.to_string() },
             zbus::Error::MethodError(name, detail, _) => {
                 let detail = detail.as_deref().unwrap_or("no reason given").trim_end_matches('.');
                 let said = format!("{detail} ({name}){}", advice(name));
-                SystemdError::Call { doing: doing.to_owned(), said }
+                match is_lost(name) {
+                    true => SystemdError::Lost { doing, said },
+                    false => SystemdError::Call { doing, said },
+                }
             }
-            other => SystemdError::Call { doing: doing.to_owned(), said: other.to_string() },
+            other => SystemdError::Call { doing, said: other.to_string() },
         }
     }
 
     /// All properties of an interface of several objects, in their order.
     pub(super) fn all_properties(&self, paths: &[String], interface: &str) -> Vec<zbus::Result<Message>> {
-        let call = async |path: &String| {
-            self.connection
-                .call_method(Some(SYSTEMD), path.as_str(), Some(PROPERTIES), "GetAll", &interface)
-                .await
-        };
-        self.in_turn(paths, call)
+        self.in_turn(paths, async |path: &String| self.call(path, PROPERTIES, "GetAll", &interface).await)
     }
 
     /// Single properties as (path, interface, name), in their order.
     pub(super) fn single_properties(&self, wanted: &[(&str, &str, &str)]) -> Vec<zbus::Result<Message>> {
         let call = async |(path, interface, name): &(&str, &str, &str)| {
-            self.connection
-                .call_method(Some(SYSTEMD), *path, Some(PROPERTIES), "Get", &(interface, name))
-                .await
+            self.call(path, PROPERTIES, "Get", &(interface, name)).await
         };
         self.in_turn(wanted, call)
     }
@@ -157,10 +140,6 @@ fn greeted(builder: connection::Builder<'static>, limit: Duration) -> Result<Con
             Err(format!("the bus did not answer within {limit}"))
         }
     }
-}
-
-pub(super) fn properties(body: &Body) -> zbus::Result<HashMap<&str, Value<'_>>> {
-    body.deserialize()
 }
 
 /// Whether an error says that systemd is not on the bus now, or left it before it answered.

@@ -95,12 +95,10 @@ impl JobWatch {
 
     /// How a job ended, waiting as long as `limit`; `None` if it has not.
     pub(super) fn result(&self, job: &Job, limit: Duration) -> Result<Option<JobResult>, SystemdError> {
-        // A path that is not one of a job never gets a result.
-        let Some(id) = job_id(job) else { return Ok(None) };
-        let nothing = |state: &mut State| !state.ended && !state.results.contains_key(&id);
+        let nothing = |state: &mut State| !state.ended && !state.results.contains_key(&job.id);
         let waited = self.seen.changed.wait_timeout_while(self.seen.state(), limit, nothing);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match state.results.get(&id) {
+        match state.results.get(&job.id) {
             None if state.ended => Err(disconnected(job)),
             result => Ok(result.cloned()),
         }
@@ -113,8 +111,4 @@ pub(super) fn disconnected(job: &Job) -> SystemdError {
         doing: format!("waiting for the job of {}", job.unit),
         said: "the connection ended".to_owned(),
     }
-}
-
-fn job_id(job: &Job) -> Option<u32> {
-    job.path.rsplit('/').next()?.parse().ok()
 }

@@ -78,7 +78,7 @@ pub struct Matched {
 /// A job that was queued and may not have ended yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    pub path: String,
+    pub id: u32,
     pub unit: ServiceName,
     /// Number of the connection over which its end will be heard.
     pub connection: u64,
@@ -101,6 +101,10 @@ pub struct Systemd {
 pub trait Manager {
     /// What changes about units, in the order of the names.
     fn statuses(&self, names: &[ServiceName]) -> Vec<Result<UnitStatus, SystemdError>>;
+    /// That of one.
+    fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
+        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(questions::no_answer(name)))
+    }
     /// What services' processes get from their units and drop-ins as loaded, in the order of the names.
     fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError>;
     /// Reads all unit files again (`systemctl daemon-reload`).
@@ -116,6 +120,8 @@ pub trait Manager {
 
 /// How long systemd may be away from the bus. It is back within a second, or much later on a host in need.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What a job does to those that are queued (systemctl(1), --job-mode).
+const REPLACE: &str = "replace";
 /// Between two attempts to reach it.
 const RETRY_GAP: Duration = Duration::from_millis(100);
 
@@ -125,9 +131,8 @@ impl Systemd {
         Self::new(scope, CALL_LIMIT, PATIENCE)
     }
 
-    /// The same, with calls that wait for a reply no longer than `call_limit`, and that are not asked again: for who has
-    /// other work to do. Connecting takes some seconds more at most. After an error of the kind [`SystemdError::Connect`]
-    /// or [`SystemdError::Lost`] it is of no further use.
+    /// The same, with calls that wait for a reply no longer than `call_limit` and are not asked again: for who has other work to
+    /// do. After [`SystemdError::Connect`] or [`SystemdError::Lost`] it is of no further use.
     pub fn connect_with_limit(scope: Scope, call_limit: Duration) -> Result<Self, SystemdError> {
         Self::new(scope, call_limit, Duration::ZERO)
     }
@@ -177,12 +182,11 @@ impl Systemd {
         self.ask_until(|answers| answers.iter().all(is_heard), question)
     }
 
-    /// Another connection in place of one that lost systemd, unless another thread has made one; nothing changes while
-    /// there is none to be had.
+    /// Another connection in place of one that lost systemd, where one can be had and no other thread has made one.
     fn renew(&self, lost: &Arc<Link>) {
         let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         if Arc::ptr_eq(&link, lost) {
-            if let Ok(new) = Link::new(self.scope, self.call_limit, lost.number() + 1) {
+            if let Ok(new) = Link::new(self.scope, self.call_limit, lost.number + 1) {
                 *link = Arc::new(new);
             }
         }
@@ -191,21 +195,14 @@ impl Systemd {
     fn queue(&self, method: &str, doing: &str, name: &ServiceName) -> Result<Job, SystemdError> {
         // Before anything is queued this can be asked again.
         self.ask(Link::check_hears)?;
-        self.link().queue(method, doing, name)
-    }
-
-    /// Runs a command once where a service would run, in a transient unit that is gone afterwards.
-    pub fn run_like(
-        &self,
-        service: &ServiceName,
-        command: &TransientCommand<'_>,
-    ) -> Result<TransientEnd, SystemdError> {
-        self.link().run_like(service, command, |unit| self.status(unit))
+        let (link, doing) = (self.link(), format!("{doing} {name}"));
+        let reply = link.bus.manager(&doing, method, &(name.as_str(), REPLACE))?;
+        link.job(&doing, &reply, name)
     }
 
     fn of_job(&self, job: &Job) -> Result<Arc<Link>, SystemdError> {
         let link = self.link();
-        if job.connection == link.number() { Ok(link) } else { Err(jobs::disconnected(job)) }
+        if job.connection == link.number { Ok(link) } else { Err(jobs::disconnected(job)) }
     }
 }
 

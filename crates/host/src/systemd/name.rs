@@ -1,17 +1,14 @@
 //! Unit names as systemd writes them (systemd.unit(5), systemd-escape(1)).
 
-use std::fmt::Write as _;
-
 /// Escapes a text for use as an instance, as `systemd-escape` does: `a/b c` is `a-b\x20c`.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for (at, byte) in text.bytes().enumerate() {
         match byte {
             b'/' => escaped.push('-'),
-            b'.' if at == 0 => push_hexadecimal(&mut escaped, "\\x", byte),
-            b':' | b'_' | b'.' => escaped.push(char::from(byte)),
-            _ if byte.is_ascii_alphanumeric() => escaped.push(char::from(byte)),
-            _ => push_hexadecimal(&mut escaped, "\\x", byte),
+            b':' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => escaped.push(char::from(byte)),
+            b'.' if at > 0 => escaped.push('.'),
+            _ => escaped += &format!("\\x{byte:02x}"),
         }
     }
     escaped
@@ -23,15 +20,13 @@ pub fn unescape(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {
         rest = tail;
-        match (first, tail) {
+        let escaped = tail.get(..3).and_then(|escape| hex::decode(escape.strip_prefix(b"x")?).ok());
+        match (first, escaped) {
             (b'-', _) => bytes.push(b'/'),
-            (b'\\', [b'x', high, low, ..]) => match (digit(*high), digit(*low)) {
-                (Some(high), Some(low)) => {
-                    bytes.push(high << 4 | low);
-                    rest = &tail[3..];
-                }
-                _ => bytes.push(first),
-            },
+            (b'\\', Some(byte)) => {
+                bytes.extend(byte);
+                rest = &tail[3..];
+            }
             _ => bytes.push(first),
         }
     }
@@ -76,19 +71,10 @@ pub(super) fn object_path(name: &str) -> String {
         if byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit()) {
             path.push(char::from(byte));
         } else {
-            push_hexadecimal(&mut path, "_", byte);
+            path += &format!("_{byte:02x}");
         }
     }
     path
-}
-
-fn push_hexadecimal(text: &mut String, mark: &str, byte: u8) {
-    // Writing to a String does not fail.
-    let _ = write!(text, "{mark}{byte:02x}");
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).map(|digit| digit as u8)
 }
 
 #[cfg(test)]

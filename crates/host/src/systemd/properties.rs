@@ -29,20 +29,15 @@ impl<'m> Properties<'m> {
         self.value(name).unwrap_or_default()
     }
 
-    fn items(&'m self, name: &str) -> &'m [Value<'m>] {
+    pub(super) fn items(&'m self, name: &str) -> &'m [Value<'m>] {
         match self.0.get(name) {
             Some(Value::Array(array)) => array.inner(),
             _ => &[],
         }
     }
 
-    fn texts(&'m self, name: &str) -> Vec<String> {
+    pub(super) fn texts(&'m self, name: &str) -> Vec<String> {
         texts(self.items(name))
-    }
-
-    /// First text of each of some structures.
-    fn first_texts(&'m self, name: &str) -> Vec<&'m str> {
-        self.items(name).iter().filter_map(|item| str_of(fields(item).first()?)).collect()
     }
 
     /// A number of bytes, where the greatest one stands for no limit.
@@ -64,12 +59,12 @@ impl<'m> Properties<'m> {
             exec_start: self.items("ExecStart").iter().filter_map(command).collect(),
             user: self.text("User"),
             environment: self.environment(),
-            environment_files: self.first_texts("EnvironmentFiles").into_iter().map(PathBuf::from).collect(),
+            environment_files: self.items("EnvironmentFiles").iter().filter_map(file).collect(),
             unset_environment: self.texts("UnsetEnvironment"),
             // MemoryLimit is its name for control groups of version 1.
-            memory_max_bytes: [self.limit_bytes("MemoryMax"), self.limit_bytes("MemoryLimit")]
-                .into_iter()
-                .flatten()
+            memory_max_bytes: ["MemoryMax", "MemoryLimit"]
+                .iter()
+                .filter_map(|name| self.limit_bytes(name))
                 .min(),
             sandbox: self.sandbox(),
             remain_after_exit: self.flag("RemainAfterExit"),
@@ -92,9 +87,8 @@ impl<'m> Properties<'m> {
         self.value::<u32>("MainPID").filter(|pid| *pid > 0).and_then(|pid| pid.try_into().ok())
     }
 
-    pub(super) fn unit_environment(&'m self, unit: &ServiceName) -> UnitEnvironment {
+    pub(super) fn unit_environment(&'m self) -> UnitEnvironment {
         UnitEnvironment {
-            name: unit.clone(),
             drop_ins: self.drop_ins(),
             set: self.environment(),
             unset: self.texts("UnsetEnvironment"),
@@ -110,11 +104,8 @@ impl<'m> Properties<'m> {
     }
 
     pub(super) fn status(&'m self) -> UnitStatus {
-        let id: Vec<u8> = self
-            .items("InvocationID")
-            .iter()
-            .filter_map(|byte| if let Value::U8(byte) = byte { Some(*byte) } else { None })
-            .collect();
+        let byte = |item: &Value<'_>| if let Value::U8(byte) = item { Some(*byte) } else { None };
+        let id: Vec<u8> = self.items("InvocationID").iter().filter_map(byte).collect();
         UnitStatus {
             active_state: self.text("ActiveState"),
             sub_state: self.text("SubState"),
@@ -131,11 +122,9 @@ impl<'m> Properties<'m> {
 
     fn sandbox(&'m self) -> Sandbox {
         let bound = ["BindPaths", "BindReadOnlyPaths"].into_iter().flat_map(|name| self.items(name));
-        let bind_path = |item: &'m Value<'m>| match fields(item) {
-            [source, target, ..] => {
-                Some(BindPath { source: str_of(source)?.into(), target: str_of(target)?.into() })
-            }
-            _ => None,
+        let bind_path = |item: &'m Value<'m>| {
+            let [source, target, ..] = fields(item) else { return None };
+            Some(BindPath { source: str_of(source)?.into(), target: str_of(target)?.into() })
         };
         Sandbox {
             root_directory: self.path("RootDirectory").filter(|path| *path != Path::new("/")),
@@ -162,6 +151,11 @@ fn command(item: &Value<'_>) -> Option<Vec<String>> {
     let [program, Value::Array(arguments), ..] = fields(item) else { return None };
     let arguments = texts(Array::inner(arguments));
     Some(std::iter::once(str_of(program)?.to_owned()).chain(arguments.into_iter().skip(1)).collect())
+}
+
+/// The file of a structure that begins with it.
+fn file(item: &Value<'_>) -> Option<PathBuf> {
+    Some(str_of(fields(item).first()?)?.into())
 }
 
 fn variable(entry: &str) -> Option<(String, String)> {

@@ -91,11 +91,6 @@ impl Systemd {
             link.units(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
         })
     }
-
-    /// What changes about a unit (service, timer), cheaply.
-    pub fn status(&self, name: &ServiceName) -> Result<UnitStatus, SystemdError> {
-        self.statuses(std::slice::from_ref(name)).pop().unwrap_or_else(|| Err(no_answer(name)))
-    }
 }
 
 impl Manager for Systemd {
@@ -108,7 +103,7 @@ impl Manager for Systemd {
             };
             [of(UNIT, &STATUS_OF_UNIT), of(SERVICE, own)].concat()
         };
-        self.ask_each(|link| link.some_properties(names, wanted, |properties, _| properties.status()))
+        self.ask_each(|link| link.some_properties(names, wanted, |properties, _| Ok(properties.status())))
     }
 
     fn environments(&self, names: &[ServiceName]) -> Result<Vec<UnitEnvironment>, SystemdError> {
@@ -116,7 +111,7 @@ impl Manager for Systemd {
             [of(UNIT, &["DropInPaths"]), of(SERVICE, &["Environment", "UnsetEnvironment"])].concat()
         };
         let environments = self.ask_each(|link| {
-            link.some_properties(names, wanted, |properties, name| properties.unit_environment(name))
+            link.some_properties(names, wanted, |properties, _| Ok(properties.unit_environment()))
         });
         environments.into_iter().collect()
     }
@@ -152,6 +147,6 @@ fn of(interface: &'static str, names: &[&'static str]) -> Vec<Property> {
     names.iter().map(|name| (interface, *name)).collect()
 }
 
-fn no_answer(name: &ServiceName) -> SystemdError {
+pub(super) fn no_answer(name: &ServiceName) -> SystemdError {
     SystemdError::Call { doing: format!("reading the state of {name}"), said: "nothing".to_owned() }
 }

@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use heaptrial_model::ServiceName;
 use rustix::pipe::{PipeFlags, pipe_with};
-use zbus::zvariant::{Fd, ObjectPath, Value};
+use zbus::zvariant::{Fd, Value};
 
-use super::bus;
-use super::link::{Link, SERVICE};
-use super::properties::{fields, texts};
-use super::{Job, SystemdError, UnitStatus, name};
+use super::link::SERVICE;
+use super::properties::{Properties, fields, texts};
+use super::{Manager as _, Systemd, SystemdError, UnitStatus, name};
 
 /// What is taken over from the service: whatever bears on which allocator a process gets and on whether it can work. Nothing
 /// that makes or removes something on the host, such as RuntimeDirectory, sockets or ExecStartPre.
@@ -45,24 +44,23 @@ pub struct TransientEnd {
     pub status: UnitStatus,
 }
 
-impl Link {
+impl Systemd {
     /// Runs a command once where `service` would run. The unit is gone afterwards, also where this program is killed meanwhile:
     /// systemd forgets a unit that has ended once nobody refers to it.
-    pub(super) fn run_like(
+    pub fn run_like(
         &self,
         service: &ServiceName,
         command: &TransientCommand<'_>,
-        status: impl FnOnce(&ServiceName) -> Result<UnitStatus, SystemdError>,
     ) -> Result<TransientEnd, SystemdError> {
+        let link = self.link();
         let doing = format!("running {} in place of {service}", command.unit);
-        let failed = |error: zbus::Error| self.bus.error(&doing, error);
-        let reply = self.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
+        let failed = |error: zbus::Error| link.bus.error(&doing, error);
+        let reply = link.bus.all_properties(&[name::object_path(service.as_str())], SERVICE).pop();
         let body = reply.unwrap_or(Err(zbus::Error::InvalidReply)).map_err(failed)?.body();
-        let mut of_service = bus::properties(&body).map_err(failed)?;
-        let (stdout, to_stdout) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error).into()))?;
-        let (stderr, to_stderr) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error).into()))?;
+        let mut of_service = Properties(body.deserialize().map_err(failed)?);
+        let pipe =
+            || pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(std::io::Error::from(error).into()));
+        let ((stdout, to_stdout), (stderr, to_stderr)) = (pipe()?, pipe()?);
 
         let microseconds = |time: Duration| Value::U64(time.as_micros() as u64);
         let mut properties = vec![
@@ -79,29 +77,27 @@ impl Link {
             ("ExecStartEx", exec_start(&of_service, command)),
         ];
         for name in COPIED.lines() {
-            properties
-                .extend(of_service.remove(name).filter(|value| !is_empty(value)).map(|value| (name, value)));
+            properties.extend(
+                of_service.0.remove(name).filter(|value| !is_empty(value)).map(|value| (name, value)),
+            );
         }
         let (stdout, stderr) = (collect(stdout), collect(stderr));
         let no_others: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
         let request = (command.unit.as_str(), "fail", properties, no_others);
-        let reply = self.bus.manager(&doing, "StartTransientUnit", &request);
+        let reply = link.bus.manager(&doing, "StartTransientUnit", &request);
         // The command has copies; while ours are open, reading does not end.
         drop(request);
         let reply = reply?;
-        let body = reply.body();
-        let path: ObjectPath<'_> = body.deserialize().map_err(failed)?;
-        let job =
-            Job { path: path.as_str().to_owned(), unit: command.unit.clone(), connection: self.number() };
+        let job = link.job(&doing, &reply, command.unit)?;
         let limit = command.limit + STOP_LIMIT + GRACE;
-        let waited = self.jobs.result(&job, limit);
-        let status = status(command.unit);
+        let waited = link.jobs.result(&job, limit);
+        let status = self.status(command.unit);
         let has_ended = matches!(waited, Ok(Some(_)));
         if !has_ended {
             // What does not end is stopped; then reading ends too.
-            let _ = self.bus.manager(&doing, "StopUnit", &(command.unit.as_str(), "replace"));
+            let _ = link.bus.manager(&doing, "StopUnit", &(command.unit.as_str(), "replace"));
         }
-        let _ = self.bus.manager(&doing, "UnrefUnit", &command.unit.as_str());
+        let _ = link.bus.manager(&doing, "UnrefUnit", &command.unit.as_str());
         if waited?.is_none() {
             return Err(SystemdError::Timeout { doing, limit });
         }
@@ -111,48 +107,35 @@ impl Link {
     }
 }
 
-type OfService<'m> = std::collections::HashMap<&'m str, Value<'m>>;
-
-fn environment(of_service: &OfService<'_>, command: &TransientCommand<'_>) -> Vec<String> {
+fn environment(of_service: &Properties<'_>, command: &TransientCommand<'_>) -> Vec<String> {
     let is_set = |entry: &String| {
         let name = entry.split('=').next();
         command.environment.iter().any(|(set, _)| Some(set.as_str()) == name)
     };
-    let mut entries = list(of_service, "Environment");
+    let mut entries = of_service.texts("Environment");
     entries.retain(|entry| !is_set(entry));
     entries.extend(command.environment.iter().map(|(name, value)| format!("{name}={value}")));
     entries
 }
 
-fn unset(of_service: &OfService<'_>, command: &TransientCommand<'_>) -> Vec<String> {
-    let mut names = list(of_service, "UnsetEnvironment");
+fn unset(of_service: &Properties<'_>, command: &TransientCommand<'_>) -> Vec<String> {
+    let mut names = of_service.texts("UnsetEnvironment");
     names.extend(command.unset.iter().cloned());
     names
 }
 
 /// The command with the prefixes that the service's own has, such as `+` for full privileges.
-fn exec_start(of_service: &OfService<'_>, command: &TransientCommand<'_>) -> Value<'static> {
-    let own = match of_service.get("ExecStartEx") {
-        Some(Value::Array(commands)) => commands.inner().first().map(fields),
-        _ => None,
-    };
+fn exec_start(of_service: &Properties<'_>, command: &TransientCommand<'_>) -> Value<'static> {
+    let own = of_service.items("ExecStartEx").first().map(fields);
     let mut flags = match own.and_then(|own| own.get(2)) {
         Some(Value::Array(flags)) => texts(flags.inner()),
         _ => Vec::new(),
     };
     flags.retain(|flag| flag != "ignore-failure");
     let program = command.program.to_string_lossy().into_owned();
-    let arguments =
-        std::iter::once(program.clone()).chain(command.arguments.iter().map(|word| (*word).to_owned()));
-    let arguments: Vec<String> = arguments.collect();
+    let arguments = command.arguments.iter().map(|word| (*word).to_owned());
+    let arguments: Vec<String> = std::iter::once(program.clone()).chain(arguments).collect();
     Value::from(vec![(program, arguments, flags)])
-}
-
-fn list(of_service: &OfService<'_>, name: &str) -> Vec<String> {
-    match of_service.get(name) {
-        Some(Value::Array(items)) => texts(items.inner()),
-        _ => Vec::new(),
-    }
 }
 
 /// Whether a property is as it is without a setting.

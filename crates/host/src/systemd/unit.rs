@@ -74,14 +74,14 @@ impl UnitStatus {
 impl Unit {
     /// The variables of its Environment=, each once; those of its EnvironmentFile and systemd's own are not among them.
     pub fn variables(&self) -> Vec<(String, String)> {
-        variables(&self.environment, &self.unset_environment)
+        let (set, unset) = (self.environment.clone(), self.unset_environment.clone());
+        UnitEnvironment { drop_ins: Vec::new(), set, unset }.variables()
     }
 }
 
 /// What the processes of a service get from its unit and drop-ins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitEnvironment {
-    pub name: ServiceName,
     pub drop_ins: Vec<PathBuf>,
     pub set: Vec<(String, String)>,
     pub unset: Vec<String>,
@@ -90,24 +90,15 @@ pub struct UnitEnvironment {
 impl UnitEnvironment {
     /// The variables, each once; those of the unit's EnvironmentFile and systemd's own are not among them.
     pub fn variables(&self) -> Vec<(String, String)> {
-        variables(&self.set, &self.unset)
+        let names: BTreeSet<&str> = self.set.iter().map(|(name, _)| name.as_str()).collect();
+        names.into_iter().filter_map(|name| Some((name.to_owned(), self.value(name)?.to_owned()))).collect()
     }
 
     /// The value that a variable has, where the last one counts.
     pub fn value(&self, name: &str) -> Option<&str> {
-        value_of(name, &self.set, &self.unset)
+        let found = self.set.iter().rev().find(|(variable, _)| variable == name);
+        found.map(|(_, value)| value.as_str()).filter(|_| !self.unset.iter().any(|unset| unset == name))
     }
-}
-
-fn variables(set: &[(String, String)], unset: &[String]) -> Vec<(String, String)> {
-    let names: BTreeSet<&str> = set.iter().map(|(name, _)| name.as_str()).collect();
-    let value = |name: &str| Some((name.to_owned(), value_of(name, set, unset)?.to_owned()));
-    names.into_iter().filter_map(value).collect()
-}
-
-fn value_of<'a>(name: &str, set: &'a [(String, String)], unset: &[String]) -> Option<&'a str> {
-    let found = set.iter().rev().find(|(variable, _)| variable == name);
-    found.map(|(_, value)| value.as_str()).filter(|_| !unset.iter().any(|unset| unset == name))
 }
 
 /// What decides whether a service sees a path of the host at all.

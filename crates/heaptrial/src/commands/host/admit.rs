@@ -77,10 +77,10 @@ impl Host<'_> {
 
     /// The files that treatments write, by service.
     pub fn preview(&self, prepared: &Prepared, treatments: &[&ServiceTreatment]) -> (Value, String) {
-        let (name, id) = (&prepared.plan.name, prepared.plan.id.as_str());
+        let mark = prepared.mark();
         let (mut list, mut text) = (Vec::new(), String::new());
         for treatment in treatments {
-            let files = treatment.preview(&self.paths, name, id);
+            let files = treatment.preview(&self.paths, &mark);
             text += &format!("{}: {}\n", treatment.service, treatment.arm);
             for (path, content) in &files {
                 text += &format!("  {}\n{}", path.display(), indented(content));

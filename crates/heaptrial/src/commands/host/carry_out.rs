@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Args;
-use heaptrial_change::{Outcome, Prepared, Stage, Trial, TrialState};
+use heaptrial_change::{Outcome, Prepared, Trial, TrialState};
 use heaptrial_model::{HumanDuration, Pace, ServiceName, units};
 use serde_json::json;
 
@@ -58,8 +58,7 @@ impl RevertOptions {
 
 /// Services that a transaction has changed and not put back.
 pub fn changed(state: &TrialState) -> Vec<&ServiceName> {
-    let changed = state.services.iter().filter(|(_, found)| found.stage != Stage::Reverted);
-    changed.map(|(service, _)| service).collect()
+    state.services.keys().filter(|service| state.is_changed(service)).collect()
 }
 
 impl Host<'_> {
@@ -68,9 +67,9 @@ impl Host<'_> {
     pub fn revert(&self, trial: &mut Trial<'_>, options: &RevertOptions) -> Result<Outcome, Failure> {
         options.check(trial.prepared())?;
         let pace = options.pace(trial.prepared().plan.pace);
-        let mut log = EventLog::new(&self.database, trial.prepared(), changed(trial.state()).len());
+        trial.report_to(EventLog::new(&self.database, trial.prepared(), changed(trial.state()).len()));
         let interrupt = interrupt()?;
-        Ok(trial.revert(pace, &options.without, &mut log, &|| interrupted(&interrupt))?)
+        Ok(trial.revert(pace, &options.without, &|| interrupted(&interrupt))?)
     }
 }
 

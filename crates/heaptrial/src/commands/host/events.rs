@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use heaptrial_change::{Notification, Prepared, ServiceTreatment, Stage, TrialState, Witness};
+use heaptrial_change::journal::Event;
+use heaptrial_change::{Notification, Prepared, Stage, TrialState, Witness};
 use heaptrial_host::Instant as Moment;
 use heaptrial_model::{KnownEvent, ServiceName};
 use heaptrial_store::{EventRecord, Store};
@@ -82,13 +83,31 @@ impl EventLog {
             recorder.add(service, Moment::now().wall_us, kind, text);
         }
     }
+
+    fn put_back(&mut self, service: &ServiceName, stage: Stage, arm: &str, why: &str) {
+        match stage {
+            Stage::Reverted => {
+                self.committed.remove(service);
+                self.reverted.insert(service.clone());
+                eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
+                self.record(service, KnownEvent::TreatmentReverted, "as before the trial");
+            }
+            Stage::RevertFailed => {
+                eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
+                self.record(service, KnownEvent::RevertFailed, why);
+            }
+            _ => {
+                eprintln!("{service}: FAILED for arm {arm}: {why}");
+                eprintln!("{service}: putting it back");
+                self.record(service, KnownEvent::TreatmentFailed, why);
+            }
+        }
+    }
 }
 
 impl Witness for EventLog {
-    fn notify(&mut self, prepared: &Prepared, notification: &Notification) {
-        let is_of = |service: &ServiceName, treatment: &&ServiceTreatment| treatment.service == *service;
-        let treatment = |service: &ServiceName| prepared.services.iter().find(|found| is_of(service, found));
-        let arm = |service: &ServiceName| treatment(service).map_or("", |found| found.arm.as_str());
+    fn notify(&mut self, prepared: &Prepared, notification: &Notification<'_>) {
+        let arm = |service| prepared.treatment(service).map_or("", |found| found.arm.as_str());
         if !matches!(notification, Notification::Waiting(..)) {
             self.quiet_since = Instant::now();
         }
@@ -96,30 +115,19 @@ impl Witness for EventLog {
             Notification::Restarting(service) => {
                 self.record(service, KnownEvent::RestartPlanned, &format!("for arm {}", arm(service)));
             }
-            Notification::Committed(service, life) => {
+            Notification::Recorded(Event::Committed { service, life, .. }) => {
                 let arm = arm(service);
                 self.reverted.remove(service);
                 self.committed.insert(service.clone());
                 self.record(service, KnownEvent::TreatmentCommitted, &format!("runs what arm {arm} wants"));
-                let runs = treatment(service).map(|found| found.expected.spec.to_string());
+                let runs = prepared.treatment(service).map(|found| found.expected.spec.to_string());
                 let (done, runs) = (self.committed.len(), runs.unwrap_or_default());
                 eprintln!("{done}/{} {service}: {arm}, process {} runs {runs}", self.of, life.pid);
             }
-            Notification::Failed(service, why) => {
-                eprintln!("{service}: FAILED for arm {}: {why}", arm(service));
-                eprintln!("{service}: putting it back");
-                self.record(service, KnownEvent::TreatmentFailed, why);
+            Notification::Recorded(Event::Revert { service, stage, why }) => {
+                self.put_back(service, *stage, arm(service), why.as_deref().unwrap_or_default());
             }
-            Notification::Reverted(service) => {
-                self.committed.remove(service);
-                self.reverted.insert(service.clone());
-                eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
-                self.record(service, KnownEvent::TreatmentReverted, "as before the trial");
-            }
-            Notification::RevertFailed(service, why) => {
-                eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
-                self.record(service, KnownEvent::RevertFailed, why);
-            }
+            Notification::Recorded(_) => {}
             Notification::Waiting(done, of) => {
                 if self.quiet_since.elapsed() >= PROGRESS_EVERY {
                     self.quiet_since = Instant::now();

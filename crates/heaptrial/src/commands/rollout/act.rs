@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{Outcome, Stage, Trial, TrialStage, TrialState, read_prepared, read_state};
+use heaptrial_change::{Outcome, Trial, TrialStage, TrialState, read_prepared, read_state};
 use heaptrial_fleet::rollout::{Progress, Rollout, RolloutPlan, pause as mark, read_plan};
 use heaptrial_model::{ServiceName, units};
 use serde_json::json;
@@ -104,10 +104,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Ans
     let plan = read_plan(&prepared)?;
     let wanted = services_of(&plan, options.wave)?;
     let state = read_state(&host.paths, name)?;
-    let is_changed = |state: &TrialState, service: &ServiceName| {
-        state.services.get(service).is_some_and(|found| found.stage != Stage::Reverted)
-    };
-    let changed: Vec<&ServiceName> = wanted.iter().filter(|service| is_changed(&state, service)).collect();
+    let changed: Vec<&ServiceName> = wanted.iter().filter(|service| state.is_changed(service)).collect();
     if options.consent.dry_run {
         return Ok(would_put_back("rollout", name, &state, &changed));
     }
@@ -144,7 +141,7 @@ pub fn rollback(options: &RollbackOptions, global: &GlobalOptions) -> Result<Ans
         }
         Some(wave) => {
             let stuck = one_wave(&host, &mut trial, plan, wave as usize - 1, &options.how)?;
-            let left = wanted.iter().filter(|service| is_changed(trial.state(), service)).count();
+            let left = wanted.iter().filter(|service| trial.state().is_changed(service)).count();
             Outcome { done: changed.len() - left, remaining: left - stuck.len(), stuck, ..Outcome::default() }
         }
     };
@@ -160,10 +157,10 @@ fn one_wave(
     how: &RevertOptions,
 ) -> Result<Vec<(ServiceName, String)>, Failure> {
     let pace = how.pace(trial.prepared().plan.pace);
-    let mut log = EventLog::new(&host.database, trial.prepared(), plan.waves[wave].len());
+    trial.report_to(EventLog::new(&host.database, trial.prepared(), plan.waves[wave].len()));
     let mut watcher = Watcher::new(Default::default(), trial.prepared(), &[]);
     let interrupt = interrupt()?;
-    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &mut log, &interrupt);
+    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &interrupt);
     Ok(rollout.roll_back_wave(wave, pace)?)
 }
 

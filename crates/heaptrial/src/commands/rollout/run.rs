@@ -25,10 +25,11 @@ pub fn carry_out(host: &Host<'_>, trial: &mut Trial<'_>, plan: RolloutPlan) -> R
     let interrupt = interrupt()?;
     let mut log = EventLog::new(&host.database, trial.prepared(), trial.prepared().services.len());
     log.record_committed(trial.state());
+    trial.report_to(log);
     let mut watcher = Watcher::new(host.database.clone(), trial.prepared(), &plan.strata);
     let waves = plan.waves.len();
     notify_ready();
-    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &mut log, &interrupt);
+    let mut rollout = Rollout::new(trial, plan, host.paths.clone(), &mut watcher, &interrupt);
     let ending = rollout.go()?;
     let answer = answer(&name, &ending, waves, trial.state().count(Stage::Committed));
     let is_ended = ending != Ending::Complete || host.end_record(trial.prepared());

@@ -3,7 +3,7 @@
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{Prepared, Stage, Trial};
+use heaptrial_change::{Prepared, Trial};
 use heaptrial_host::Instant;
 use heaptrial_model::{KnownEvent, ServiceName, units};
 use heaptrial_store::Store;
@@ -42,7 +42,7 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<Answer, Fail
     let this = ThisHost::new(host.systemd()?);
     let mut trial = Trial::open(this.host(), &host.paths, name, Action::Drop)?;
     trial.check_drop(service)?;
-    let is_changed = trial.state().services.get(service).is_some_and(|found| found.stage != Stage::Reverted);
+    let is_changed = trial.state().is_changed(service);
     if options.consent.dry_run {
         let services = if is_changed { vec![service] } else { Vec::new() };
         return Ok(would_put_back("trial", name, trial.state(), &services));
@@ -50,12 +50,11 @@ pub fn run(options: &DropOptions, global: &GlobalOptions) -> Result<Answer, Fail
     options.consent.ask(&format!("This puts {service} back and takes it out of trial `{name}`."))?;
     // Before the restart, so that what the service does from here on is none of the trial's data.
     record(&host, trial.prepared(), service, &options.because)?;
-    let mut log = EventLog::new(&host.database, trial.prepared(), usize::from(is_changed));
+    trial.report_to(EventLog::new(&host.database, trial.prepared(), usize::from(is_changed)));
     let interrupt = interrupt()?;
-    let pace = trial.prepared().plan.pace;
-    let outcome = trial.drop_service(service, pace, &mut log, &|| interrupted(&interrupt))?;
+    let outcome = trial.drop_service(service, &|| interrupted(&interrupt))?;
     let services = &trial.prepared().services;
-    let arm = services.iter().find(|own| own.service == *service).map_or("", |own| own.arm.as_str());
+    let arm = trial.prepared().treatment(service).map_or("", |own| own.arm.as_str());
     let left = services.iter().filter(|own| own.arm == arm && !trial.state().dropped.contains(&own.service));
     let left = units::counted(left.count(), "service");
     let complete = format!("{service} is as before and out of the trial; {left} of arm {arm} are left");

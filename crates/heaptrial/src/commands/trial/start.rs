@@ -91,8 +91,9 @@ fn carry_out(host: &Host<'_>, trial: &mut Trial<'_>, action: &str) -> Result<Ans
     let name = trial.prepared().plan.name.clone();
     let interrupt = interrupt()?;
     let mut log = EventLog::new(&host.database, trial.prepared(), trial.prepared().services.len());
-    let outcome = trial.start(&mut log, &|| interrupted(&interrupt))?;
     log.record_committed(trial.state());
+    trial.report_to(log);
+    let outcome = trial.start(&|| interrupted(&interrupt))?;
     let count = units::counted(outcome.done, "service");
     let status = command(format_args!("trial status {name}"));
     let complete = format!("{count} run what their arms want; {status} shows how it goes");

@@ -3,7 +3,7 @@
 use clap::Args;
 use heaptrial_change::edges::ThisHost;
 use heaptrial_change::journal::Action;
-use heaptrial_change::{ChangeError, LockError, Trial, TrialStage, TrialState, read_state};
+use heaptrial_change::{ChangeError, Trial, TrialStage, TrialState, read_state};
 use heaptrial_model::{ServiceName, units};
 use serde_json::json;
 
@@ -91,12 +91,12 @@ pub fn recover(options: &NameOptions, global: &GlobalOptions) -> Result<Answer, 
     let this = ThisHost::new(host.systemd()?);
     let mut trial = match Trial::open(this.host(), &host.paths, name, Action::Recover) {
         // It is still there.
-        Err(ChangeError::Lock(LockError::Held { .. })) => return Ok(Answer::verbatim("")),
+        Err(ChangeError::Held { .. }) => return Ok(Answer::verbatim("")),
         opened => opened?,
     };
-    let mut log = EventLog::new(&host.database, trial.prepared(), trial.state().in_flight().len());
+    trial.report_to(EventLog::new(&host.database, trial.prepared(), trial.state().in_flight().len()));
     let interrupt = interrupt()?;
-    let outcome = trial.recover(&mut log, &|| interrupted(&interrupt))?;
+    let outcome = trial.recover(&|| interrupted(&interrupt))?;
     let kind = trial.prepared().owner.kind.clone();
     let complete = "nothing is left in the middle";
     Ok(done((&kind, name), "recover", &outcome, complete, "the timer continues"))

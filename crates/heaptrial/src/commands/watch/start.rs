@@ -6,7 +6,7 @@ use clap::Args;
 use heaptrial_fleet::watch::{
     Channels, Source, WatchPlan, begin, check_hook, look_days, propose, stored_name,
 };
-use heaptrial_host::systemd::Systemd;
+use heaptrial_host::systemd::{Manager as _, Systemd};
 use heaptrial_model::{HumanDuration, ServiceName, ServicePattern, TrialName, units};
 use heaptrial_store::Store;
 use serde_json::json;
