@@ -83,26 +83,6 @@ impl EventLog {
             recorder.add(service, Moment::now().wall_us, kind, text);
         }
     }
-
-    fn put_back(&mut self, service: &ServiceName, stage: Stage, arm: &str, why: &str) {
-        match stage {
-            Stage::Reverted => {
-                self.committed.remove(service);
-                self.reverted.insert(service.clone());
-                eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
-                self.record(service, KnownEvent::TreatmentReverted, "as before the trial");
-            }
-            Stage::RevertFailed => {
-                eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
-                self.record(service, KnownEvent::RevertFailed, why);
-            }
-            _ => {
-                eprintln!("{service}: FAILED for arm {arm}: {why}");
-                eprintln!("{service}: putting it back");
-                self.record(service, KnownEvent::TreatmentFailed, why);
-            }
-        }
-    }
 }
 
 impl Witness for EventLog {
@@ -124,8 +104,20 @@ impl Witness for EventLog {
                 let (done, runs) = (self.committed.len(), runs.unwrap_or_default());
                 eprintln!("{done}/{} {service}: {arm}, process {} runs {runs}", self.of, life.pid);
             }
-            Notification::Recorded(Event::Revert { service, stage, why }) => {
-                self.put_back(service, *stage, arm(service), why.as_deref().unwrap_or_default());
+            Notification::Recorded(Event::Revert { service, stage: Stage::Reverted, .. }) => {
+                self.committed.remove(service);
+                self.reverted.insert(service.clone());
+                eprintln!("{}/{} {service}: as before", self.reverted.len(), self.of);
+                self.record(service, KnownEvent::TreatmentReverted, "as before the trial");
+            }
+            Notification::Recorded(Event::Revert { service, stage: Stage::RevertFailed, why: Some(why) }) => {
+                eprintln!("{service}: COULD NOT BE PUT BACK: {why}");
+                self.record(service, KnownEvent::RevertFailed, why);
+            }
+            Notification::Recorded(Event::Revert { service, why: Some(why), .. }) => {
+                eprintln!("{service}: FAILED for arm {}: {why}", arm(service));
+                eprintln!("{service}: putting it back");
+                self.record(service, KnownEvent::TreatmentFailed, why);
             }
             Notification::Recorded(_) => {}
             Notification::Waiting(done, of) => {
