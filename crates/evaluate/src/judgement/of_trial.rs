@@ -149,7 +149,10 @@ impl Judgement {
     ) -> Result<Self, JudgementError> {
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.several_builds());
-        analysis.findings.sort_by_key(|finding| (finding.severity, !is_of_what_is_missing(finding.kind)));
+        // What is missing a reader must know before all else.
+        analysis
+            .findings
+            .sort_by_key(|finding| (finding.severity, finding.kind != FindingKind::DataMissing));
         Ok(Self {
             database: store.path().to_owned(),
             arms: arms::of(&rows, &analysis, &services),
@@ -231,17 +234,12 @@ impl Judgement {
 /// What was asked for must not be taken for what there is.
 fn left_out_after(until: &str) -> Finding {
     Finding {
-        kind: FindingKind::LeftOutAfter,
+        kind: FindingKind::EndsEarly,
         severity: Severity::Caution,
         arms: Vec::new(),
         services: Vec::new(),
         evidence: format!("readings, lives and events after {until} are excluded, as asked for (--until)"),
     }
-}
-
-/// What a reader must know before all else.
-fn is_of_what_is_missing(kind: FindingKind) -> bool {
-    matches!(kind, FindingKind::HostsMissing | FindingKind::ReadingsMissing)
 }
 
 fn lives(fleet: &Fleet) -> impl Iterator<Item = &FleetLife> {
