@@ -386,14 +386,14 @@ fn oddities(fleets: u32, seed: u64) {
         ("9 off-treatment services of 20, ratio 0.5", strange(9, 0.5), nearer),
         ("4 of 20, ratio 0.5, spread 0.15", Scenario { spread: 0.15, ..strange(4, 0.5) }, nearer),
         ("4 of 20, ratio 0.5, levels t3", Scenario { spread_tails: true, ..strange(4, 0.5) }, nearer),
-        ("3 listed twice, ratio 0.5", twice(3, 0.5), Kind::InTwoArms),
-        ("3 listed twice, ratio 0.8", twice(3, 0.8), Kind::InTwoArms),
+        ("3 listed twice, ratio 0.5", twice(3, 0.5), Kind::TreatmentUncertain),
+        ("3 listed twice, ratio 0.8", twice(3, 0.8), Kind::TreatmentUncertain),
         (
             "a change of treatment on day 3 that nothing was restarted for",
             plain(Oddity::Spanned { day: 3.0 }),
-            Kind::SpansTreatmentChange,
+            Kind::TreatmentUncertain,
         ),
-        ("2 services vanish on day 5", plain(Oddity::Vanished { services: 2, day: 5.0 }), Kind::Vanished),
+        ("2 services vanish on day 5", plain(Oddity::Vanished { services: 2, day: 5.0 }), Kind::EndsEarly),
         (
             "half of the readings of 2 services missing",
             plain(Oddity::LacksSamples { services: 2, share: 0.5 }),
@@ -412,7 +412,8 @@ fn oddities(fleets: u32, seed: u64) {
         ),
     ] {
         let found = rates(&scenario, fleets, seed, |simulated, analysis| {
-            let strange = matches!(kind, Kind::NearerToAnotherArm | Kind::InTwoArms);
+            let strange =
+                matches!(scenario.oddity, Some(Oddity::Contaminated { .. } | Oddity::ListedTwice { .. }));
             let named = if strange {
                 measures::off_treatment(simulated, analysis)
             } else {
@@ -463,7 +464,7 @@ fn clean(fleets: u32, seed: u64) {
         let found = rates(&scenario, fleets, seed, |_, analysis| {
             [
                 measures::found(analysis, Kind::NearerToAnotherArm),
-                measures::found(analysis, Kind::Vanished),
+                measures::found(analysis, Kind::EndsEarly),
                 measures::found(analysis, Kind::LacksSamples),
                 measures::found(analysis, Kind::UnequalAge),
             ]

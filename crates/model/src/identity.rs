@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 use crate::Version;
 use crate::word::words;
 
+/// Digits of a build id or digest that are shown.
+pub const BUILD_ID_DIGITS: usize = 12;
+
 /// The allocator that a process really uses, as proved from the running process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
@@ -87,7 +90,6 @@ impl MappedLibrary {
 
     /// The build: its package's version, or else the start of its build id.
     pub fn build(&self) -> String {
-        const BUILD_ID_DIGITS: usize = 12;
         let id = |id: &String| format!("build id {}", id.get(..BUILD_ID_DIGITS).unwrap_or(id));
         self.version
             .clone()

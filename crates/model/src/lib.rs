@@ -32,7 +32,7 @@ pub use duration::HumanDuration;
 pub use error_class::{Classified, ErrorClass};
 pub use event_kind::{EventKind, KnownEvent};
 pub use family::{FAMILIES, family_in};
-pub use identity::{Identity, Linkage, MappedLibrary};
+pub use identity::{BUILD_ID_DIGITS, Identity, Linkage, MappedLibrary};
 pub use life::{Ending, LifeKey, LifeStart, with_reason};
 pub use memory_split::MemorySplit;
 pub use plan_id::PlanId;

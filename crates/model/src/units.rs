@@ -7,6 +7,9 @@ pub const LEGEND: &str =
 
 pub const MIB: f64 = 1_048_576.0;
 pub const GIB: f64 = 1024.0 * MIB;
+/// In seconds.
+pub const HOUR: f64 = 3600.0;
+pub const DAY: f64 = 24.0 * HOUR;
 
 /// Memory with three significant digits, such as `4.21 MiB`, `97.1 MiB` or `6.19 GiB`; what would be `0.00 MiB` is shown in KiB.
 pub fn memory(bytes: f64) -> String {
@@ -35,8 +38,8 @@ impl Pace {
     /// For services that live this long.
     pub fn for_length(seconds: f64) -> Self {
         match seconds {
-            seconds if seconds < 3600.0 => Self::Minute,
-            seconds if seconds < 86_400.0 => Self::Hour,
+            seconds if seconds < HOUR => Self::Minute,
+            seconds if seconds < DAY => Self::Hour,
             _ => Self::Day,
         }
     }

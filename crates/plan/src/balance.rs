@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::DrawnPlan;
+use heaptrial_model::{DrawnPlan, units};
 use heaptrial_stats::{mean, variance};
 use serde::Serialize;
 
@@ -14,7 +14,6 @@ pub const WORTH_A_WORD: f64 = 0.25;
 
 /// Services that spread less than this on the log scale, 1%, are alike.
 const ALIKE: f64 = 0.01;
-const DAY: f64 = 86_400.0;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Balance {
@@ -116,7 +115,7 @@ fn differences(plan: &DrawnPlan, members: &[Vec<&Candidate>]) -> Vec<Difference>
     let all: Vec<&Candidate> = members.iter().flatten().copied().collect();
     let log = |value: Option<f64>| value.filter(|value| *value > 0.0).map(f64::ln);
     let memory = |candidate: &Candidate| log(memory(candidate));
-    let age = |candidate: &Candidate| log(candidate.age_seconds.map(|age| DAY + age));
+    let age = |candidate: &Candidate| log(candidate.age_seconds.map(|age| units::DAY + age));
     let covariates: [Covariate<'_>; 2] = [("memory", &memory), ("age", &age)];
     let Some(control) = plan.arms.iter().position(|arm| arm.control) else { return Vec::new() };
     let mut found = Vec::new();

@@ -3,18 +3,16 @@
 use std::time::Duration;
 
 use heaptrial_model::HumanDuration;
-use heaptrial_stats::look_alphas;
-
-/// The error probability of all looks of a trial together, over all its arms.
-const ALPHA: f64 = 0.05;
-const DAY: Duration = Duration::from_secs(86_400);
+use heaptrial_model::units::DAY;
+use heaptrial_stats::{ALPHA, look_alphas};
 
 /// Looks where none are named: at a third, at two thirds and at the end. In a trial of days they are whole days and at
 /// least one day apart, so that a short trial has fewer.
 pub fn default_looks(duration: HumanDuration) -> Vec<HumanDuration> {
     let end = duration.0;
-    let days = end >= DAY;
-    let unit = if days { DAY } else { Duration::from_secs(1) };
+    let day = Duration::from_secs_f64(DAY);
+    let days = end >= day;
+    let unit = if days { day } else { Duration::from_secs(1) };
     let mut looks: Vec<Duration> = Vec::new();
     for third in 1..3 {
         let part = end * third / 3;

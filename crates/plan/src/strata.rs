@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use heaptrial_model::units;
+use heaptrial_model::units::{self, DAY};
 
 use crate::Candidate;
-
-const DAY: f64 = 86_400.0;
 
 /// What makes strata: system, host, role, tercile of size, age; the first weighs most when strata are joined.
 pub(crate) const LEVELS: usize = 5;

@@ -7,11 +7,8 @@ use crate::units;
 /// Title of a kind of finding, and what it does to the result and what to do about it.
 pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
     match kind {
-        Kind::HostsMissing => {
-            ("Hosts are missing", "Figures are of the other hosts only. Gather these hosts.")
-        }
-        Kind::ReadingsMissing => {
-            ("Readings are missing", "Figures are of the other hosts only. Gather these again.")
+        Kind::DataMissing => {
+            ("Data are missing", "Figures are of the other hosts only. Gather what is missing.")
         }
         Kind::AssignedByHand => (
             "Not assigned at random",
@@ -21,9 +18,9 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
             ("Differs between hosts", "The figure over all hosts averages hosts that differ.")
         }
         Kind::Contaminated => ("Ran something else", "Excluded. Figures over all services include them."),
-        Kind::InTwoArms => (
-            "In two arms",
-            "A service runs one allocator: it counts for the arm that it fits; figures over all services count it in both.",
+        Kind::TreatmentUncertain => (
+            "In two arms or treatments",
+            "It may have run another treatment than its arm's. A service in two arms counts for the arm that it fits; figures over all services count it in both.",
         ),
         Kind::MostlyAsAnotherArm => (
             "Most services behave as those of another arm",
@@ -33,12 +30,10 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
             "Nearer to another arm",
             "Excluded: an inference from memory, which their processes could prove or disprove.",
         ),
-        Kind::SpansTreatmentChange => (
-            "A process ran across a change of treatment",
-            "If the event changed what it should run, it still ran what it ran before.",
+        Kind::EndsEarly => (
+            "Readings end early",
+            "Figures are of what was read. If an arm is why its services are read no more, it looks better than it is.",
         ),
-        Kind::Vanished => ("Vanished", "If memory is why they vanished, the arm looks better than it is."),
-        Kind::Dropped => ("Dropped", "If their arm is why they were dropped, it looks better than it is."),
         Kind::LacksSamples => {
             ("Samples are missing", "Gaps are not filled: levels and slopes use fewer readings.")
         }
@@ -46,24 +41,13 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
             "Age unknown",
             "Such a service is older than it seems, and compared at less than its age. Observe it until it was restarted.",
         ),
-        Kind::UnequalAge => {
-            ("Arms of unequal age", "Last readings are of unequal age; levels and ratios are not.")
-        }
-        Kind::NeverConcurrent => (
-            "Arms never ran at the same time",
-            "What changed in between, such as load, looks like an effect of the arm. Observe the arms over the same days.",
+        Kind::UnequalAge => (
+            "Unequal ages or times",
+            "Levels and ratios are of one age, last readings are not. What memory does later is not compared, and what changed between the times of two arms looks like their effect. Observe all arms over the same days.",
         ),
-        Kind::RestartedMoreOften => (
-            "Restarted more often",
-            "A service that never runs long needs less memory. Find out why, and compare processes of equal age.",
-        ),
-        Kind::ComparedYoung => (
-            "Compared at a young age",
-            "What memory does later is not compared. Wait, or exclude what came after the restarts (report --until).",
-        ),
-        Kind::WithoutLevel => (
-            "Without a level",
-            "Excluded from levels and ratios: if mostly the large ones restarted, the arm looks smaller than it is.",
+        Kind::NotCompared => (
+            "Services are not compared",
+            "Excluded from ratios: if mostly the large ones are, the arm looks smaller than it is. Run the control in each block or on each server, and wait for services that restarted.",
         ),
         Kind::SeveralBuilds => {
             ("Several builds or settings", "The figures of the arm are a mixture of them.")
@@ -71,13 +55,9 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
         Kind::Swapped => {
             ("Memory in swap", "It belongs to the allocator as well. Compare anonymous memory with swap.")
         }
-        Kind::LimitReached => (
-            "Reached the memory limit",
-            "Its level shows what it may have, not what it needs: it is slowed down or killed. Raise the limit.",
-        ),
-        Kind::HostRunsFull => (
-            "The host runs out of memory",
-            "The estimate of each arm assumes that only this arm grows. Together they run out sooner.",
+        Kind::MemoryRunsShort => (
+            "Memory runs short",
+            "At a limit a level shows what a service may have, not what it needs: it is slowed down, killed, or discards work. Raise the limit.",
         ),
         Kind::SomeBloat => {
             ("Some services bloat", "Medians and ratios hide them. Find out what distinguishes them.")
@@ -88,13 +68,9 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
         Kind::IdentityNotProved => {
             ("Identity not proved", "They count for their arm, whether or not they ran its treatment.")
         }
-        Kind::WithoutControl => (
-            "Blocks without the control",
-            "The ratio to the control is without them: services are compared within blocks. Run both on each server.",
-        ),
         Kind::FailsMoreOften => (
-            "Fails more often",
-            "A service that fails begins again with little memory, and its work stopped. Find out why before a rollout.",
+            "Fails or restarts more often",
+            "A service that fails or restarts begins again with little memory, and its work stopped. Find out why before a rollout.",
         ),
         Kind::WorkBelowControl => {
             ("Does less work", "That saves memory, and is no saving. Compare memory for each unit of work.")
@@ -103,11 +79,6 @@ pub(crate) fn of(kind: Kind) -> (&'static str, &'static str) {
         Kind::FlagLost => {
             ("Lost a flag", "Its services are used less, which needs less memory. Find out why.")
         }
-        Kind::OomHandler => (
-            "Freed memory in distress",
-            "Discarding work to stay below its limit (MaxMemInQueues) lowers memory.",
-        ),
-        Kind::LeftOutAfter => ("Later readings are excluded", "Every figure is of that time."),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::permutation::{Pool, Scale};
 use crate::quantile;
 use crate::ratio::logs;
 
+/// Fewer services have too few halvings for a share of 5% of them.
 const FEWEST: usize = 8;
 /// Assignments that a half is compared with, fewer the more services there are to draw.
 const REFERENCE: (usize, usize) = (1_999, 19_999);

@@ -4,6 +4,9 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::inverse::normal_quantile;
 
+/// The error that is accepted: of all looks of a trial together over all its arms, and of each test that a finding rests on.
+pub const ALPHA: f64 = 0.05;
+
 /// The two-sided error spent by the time that `fraction` of the information is in, of `alpha` in all.
 ///
 /// The spending function of K. K. G. Lan and D. L. DeMets, "Discrete Sequential Boundaries for Clinical Trials",

@@ -2,8 +2,8 @@
 
 use crate::theil_sen_slope;
 
-/// Fewer points in a part of the time make no slope.
-const FEWEST_POINTS: usize = 3;
+/// Fewer points in a part of the time make no slope, and fewer that two trajectories share no distance.
+pub(crate) const FEWEST_POINTS: usize = 3;
 
 /// Growth in the last of several equal parts of the time.
 #[derive(Debug, Clone, Copy, PartialEq)]

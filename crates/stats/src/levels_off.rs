@@ -8,7 +8,6 @@ const FEWEST_POINTS: usize = 6;
 /// Time constants looked at, as shares of the time observed. A curve with a longer one than the whole time could not be
 /// distinguished from a straight line, and its asymptote would lie outside of what was seen.
 const SHORTEST: f64 = 0.01;
-const LONGEST: f64 = 1.0;
 const GRID: usize = 64;
 /// A difference of AICc from which on one model is preferred.
 const CLEAR_DIFFERENCE: f64 = 2.0;
@@ -44,7 +43,7 @@ pub fn levels_off(points: &[(f64, f64)]) -> Option<bool> {
             + 2.0 * parameters
             + 2.0 * parameters * (parameters + 1.0) / (n - parameters - 1.0)
     };
-    let bends = curve.slope > 0.0 && tau < LONGEST * span * (1.0 - 1e-6);
+    let bends = curve.slope > 0.0 && tau < span * (1.0 - 1e-6);
     Some(bends && aicc(&line, 3.0) - aicc(&curve, 4.0) >= CLEAR_DIFFERENCE)
 }
 
@@ -65,7 +64,7 @@ fn fit_curve(points: &[(f64, f64)], first: f64, span: f64) -> Option<(f64, Line)
         }
         fit_line(&bent)
     };
-    let (low, high) = ((SHORTEST * span).ln(), (LONGEST * span).ln());
+    let (low, high) = ((SHORTEST * span).ln(), span.ln());
     let step = (high - low) / (GRID - 1) as f64;
     let mut best: Option<(usize, f64)> = None;
     for index in 0..GRID {

@@ -32,7 +32,7 @@ mod time_needed;
 mod trajectory_distance;
 
 pub use aa::{AaCheck, aa_check};
-pub use alpha_spending::{look_alphas, spent};
+pub use alpha_spending::{ALPHA, look_alphas, spent};
 pub use counts::{fisher_fewer, share_interval};
 pub use equivalence::{Standing, standing};
 pub use first_passage::{FirstPassage, first_passage};

@@ -1,5 +1,8 @@
 //! Mean and variance of a sample.
 
+/// Values, or their logarithms, that agree so far agree but for rounding.
+pub(crate) const ROUNDING: f64 = 1e-12;
+
 /// The arithmetic mean; not a number for no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64

@@ -11,7 +11,7 @@ pub(crate) use pool::Pool;
 use reassignment::Reassignment;
 
 use crate::inverse::student_quantile;
-use crate::moments::variance as variance_of;
+use crate::moments::{ROUNDING, variance as variance_of};
 
 /// Logs of one block: `(control, treated)`.
 pub(crate) type LogBlock = (Vec<f64>, Vec<f64>);
@@ -272,9 +272,7 @@ impl PermutationDistribution {
     }
 }
 
-/// Differences of logarithms below this are of rounding,
-const ROUNDING: f64 = 1e-12;
-/// and those of studentised ones, in proportion to them.
+/// Studentised differences that agree so far, in proportion to them, agree but for rounding.
 const ROUNDING_OF_RATIOS: f64 = 1e-11;
 
 fn draw(mut pools: Vec<Pool>, observed: Reassignment, seed: u64) -> Vec<Reassignment> {

@@ -2,6 +2,8 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use crate::moments::ROUNDING;
+
 /// Memories that are looked at: from half the usual distance of points to so many times the whole time, which cannot be
 /// distinguished from a random walk.
 const LONGEST: f64 = 10.0;
@@ -10,8 +12,6 @@ const MEMORIES: usize = 12;
 const NOISES: [f64; 4] = [0.0, 0.25, 1.0, 4.0];
 /// Fewer points show nothing about how one depends on the one before.
 const FEWEST: usize = 8;
-/// Values closer together than this have no error.
-const ROUNDING: f64 = 1e-12;
 
 /// What one memory and one share of noise would have.
 struct Candidate {

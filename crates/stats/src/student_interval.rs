@@ -1,10 +1,7 @@
 //! An interval for a mean of few values.
 
 use crate::inverse::student_quantile;
-use crate::moments::{mean, variance};
-
-/// Values that agree so far, in proportion to the largest, agree but for rounding.
-const ROUNDING: f64 = 1e-12;
+use crate::moments::{ROUNDING, mean, variance};
 
 /// The interval of confidence `level` (0.95) of the mean of `values` by Student's t, which takes them as normal ("Student",
 /// "The Probable Error of a Mean", Biometrika 6 (1908)). `None` for fewer than two values, one that is not finite, and values

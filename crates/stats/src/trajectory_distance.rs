@@ -1,7 +1,6 @@
 //! How far two courses of memory are apart.
 
-/// Fewest readings at which both series are known.
-const FEWEST_COMMON: usize = 3;
+use crate::last_part::FEWEST_POINTS;
 
 /// Mean absolute difference of two series of (age, log memory), sorted by age, over the ages that both
 /// cover: at each reading of `first`, against `second` interpolated linearly.
@@ -19,7 +18,7 @@ pub fn trajectory_distance(first: &[(f64, f64)], second: &[(f64, f64)], longest_
         .iter()
         .filter_map(|(age, value)| Some((value - value_at(second, *age, longest_gap)?).abs()))
         .collect();
-    (differences.len() >= FEWEST_COMMON).then(|| differences.iter().sum::<f64>() / differences.len() as f64)
+    (differences.len() >= FEWEST_POINTS).then(|| differences.iter().sum::<f64>() / differences.len() as f64)
 }
 
 fn is_series(points: &[(f64, f64)]) -> bool {

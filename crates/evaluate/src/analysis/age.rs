@@ -6,16 +6,13 @@ use heaptrial_stats::median;
 
 use crate::analysis::fleet::{Clock, Fleet, FleetLife, FleetService};
 use crate::analysis::outcome::Settings;
+use crate::analysis::thresholds::{ENOUGH, USUAL_SHARE};
 
-/// At the age at which services are compared, at least this share of every arm's are old enough.
-const KEPT_SHARE: f64 = 0.5;
 /// Starts are inferred from readings; ages closer than this share are taken as equal.
-const TOLERANCE_SHARE: f64 = 0.001;
-/// A life that began anew needs as long a warm-up as the others: as these, the oldest tenth of an arm left out.
-const OLDEST_SHARE: f64 = 0.1;
+pub(crate) const TOLERANCE_SHARE: f64 = 0.001;
 /// Growth is measured over days common to all arms if that leaves this share of each arm's time after warm-up.
 const COMMON_SHARE: f64 = 0.4;
-/// What is known of the ages of a fleet.
+
 #[derive(Debug, Clone)]
 pub(crate) struct Ages {
     /// The arms most of whose starts are unknown: their ages count from first readings.
@@ -61,7 +58,8 @@ impl Ages {
             }
             Clock::Calendar | Clock::InTurn | Clock::Hastened => most_kept(&sorted),
         };
-        let place = |of: &[f64]| (of.len() as f64 * (1.0 - OLDEST_SHARE)) as usize;
+        // A life that began anew needs as long a warm-up as the others: as these, the oldest tenth of an arm left out.
+        let place = |of: &[f64]| (of.len() as f64 * USUAL_SHARE) as usize;
         let long = sorted.iter().filter_map(|ages| ages.get(place(ages)).copied());
         ages.warm_up = settings.warm_up_of(long.min_by(f64::total_cmp).unwrap_or(0.0));
         ages.growth_from = match fleet.clock.has_calendar() {
@@ -71,12 +69,16 @@ impl Ages {
         ages
     }
 
+    /// Growth by these is measured over all of each life after its warm-up, and not only over the days that arms have in common.
+    pub(crate) fn of_whole_lives(&self) -> Self {
+        Self { growth_from: None, ..self.clone() }
+    }
+
     /// Whether the life's age may be compared to others'.
     pub(crate) fn usable(&self, service: &FleetService, life: &FleetLife) -> bool {
         life.age_known() || service.arms.iter().any(|arm| self.lower_bounds[*arm])
     }
 
-    /// Whether the life reached the matched age.
     pub(crate) fn reached(&self, life: &FleetLife) -> bool {
         match (self.matched, life.last_age()) {
             (Some(matched), Some(age)) => age >= matched - tolerance(life, matched),
@@ -109,7 +111,7 @@ pub(crate) fn most_kept(sorted: &[Vec<f64>]) -> Option<f64> {
         arms.iter().map(share).fold(1.0, f64::min)
     };
     let candidates = arms.iter().flat_map(|ages| ages.iter().copied());
-    let scored = candidates.map(|age| (age, kept(age))).filter(|(_, share)| *share >= KEPT_SHARE);
+    let scored = candidates.map(|age| (age, kept(age))).filter(|(_, share)| *share >= ENOUGH);
     let score = |(age, share): &(f64, f64)| age * share * share;
     scored.max_by(|a, b| score(a).total_cmp(&score(b))).map(|(age, _)| age)
 }
@@ -143,7 +145,7 @@ fn growth_from(fleet: &Fleet, settings: &Settings, arms: &[usize]) -> Option<f64
                 median(&lives().filter_map(value).collect::<Vec<_>>())
             };
             let warm = over(&|life| Some(life.started_at + settings.warm_up_of(life.last_age()?)))?;
-            Some((warm, over(&|life| Some(life.started_at + life.last_age()?))?))
+            Some((warm, over(&FleetLife::last_at)?))
         })
         .collect();
     let from = spans.iter().map(|span| span.0).max_by(f64::total_cmp)?;

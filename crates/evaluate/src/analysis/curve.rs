@@ -7,6 +7,7 @@ use crate::analysis::age::Ages;
 use crate::analysis::fleet::{Fleet, FleetLife, FleetService};
 use crate::analysis::service::memory_at;
 
+/// Ages at which services are held against their arms.
 const GRID: usize = 64;
 /// The first part of a life is left out of distances: all allocators start from nothing.
 const START_SHARE: f64 = 0.1;
@@ -46,7 +47,9 @@ impl Curves {
             .par_iter()
             .map(|service| match service.current() {
                 Some(life) if ages.usable(service, life) => {
-                    grid.iter().map(|age| log_at(life, *age)).collect()
+                    // On the log scale between neighbouring readings; nothing before the first or after the last one.
+                    let at = |age: &f64| memory_at(life, *age, f64::INFINITY);
+                    grid.iter().map(|age| at(age).map_or(f32::NAN, |bytes| bytes.ln() as f32)).collect()
                 }
                 _ => vec![f32::NAN; GRID],
             })
@@ -61,22 +64,15 @@ impl Curves {
 
     /// The median of `services`, without `left_out`.
     pub(crate) fn median_of(&self, services: &[usize], left_out: Option<usize>) -> Curve {
-        let kept = || services.iter().filter(|index| Some(**index) != left_out);
-        self.ages
-            .iter()
-            .enumerate()
-            .filter_map(|(place, age)| {
-                let values: Vec<f64> = kept()
-                    .map(|index| f64::from(self.services[*index][place]))
-                    .filter(|value| value.is_finite())
-                    .collect();
-                // A median of few of an arm's services jumps where one of them ends.
-                (2 * values.len() >= services.len())
-                    .then(|| median(&values))
-                    .flatten()
-                    .map(|level| (*age, level))
-            })
-            .collect()
+        let at = |(place, age): (usize, &f64)| {
+            let kept = services.iter().filter(|index| Some(**index) != left_out);
+            let values = kept.map(|index| f64::from(self.services[*index][place]));
+            let values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+            // A median of few of an arm's services jumps where one of them ends.
+            let is_enough = 2 * values.len() >= services.len();
+            Some((*age, median(&values).filter(|_| is_enough)?))
+        };
+        self.ages.iter().enumerate().filter_map(at).collect()
     }
 
     /// Mean absolute difference of logarithms between a service and a curve, and their [`drift`].
@@ -95,7 +91,7 @@ impl Curves {
 
 /// How far a service came away from a curve over age: the median of its differences over the last third of the ages that both
 /// have less that over the first third. `None` of fewer than 6 ages.
-pub(crate) fn drift(own: &[(f64, f64)], curve: &Curve) -> Option<f64> {
+fn drift(own: &[(f64, f64)], curve: &Curve) -> Option<f64> {
     let at = |age: f64| {
         let place = curve.partition_point(|point| point.0 < age);
         curve.get(place).filter(|point| point.0 == age).map(|point| point.1)
@@ -106,9 +102,4 @@ pub(crate) fn drift(own: &[(f64, f64)], curve: &Curve) -> Option<f64> {
         return None;
     }
     Some(median(&apart[apart.len() - third..])? - median(&apart[..third])?)
-}
-
-/// On the log scale between neighbouring readings; nothing before the first or after the last one.
-fn log_at(life: &FleetLife, age: f64) -> f32 {
-    memory_at(life, age, f64::INFINITY).map_or(f32::NAN, |bytes| bytes.ln() as f32)
 }

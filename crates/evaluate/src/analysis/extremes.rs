@@ -4,27 +4,20 @@ use std::collections::BTreeMap;
 
 use heaptrial_stats::{geometric_mean, median};
 
-use crate::analysis::age::Ages;
+use crate::analysis::data::Data;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{ArmPlace, ArmResult, Basis, Extremes, ServiceResult, WorkStanding};
-
-/// A figure stands for an arm if half of its services have it.
-const ENOUGH: f64 = 0.5;
+use crate::analysis::thresholds::ENOUGH;
 
 /// The order of the arms over `members` (positions of services by arm, without off-treatment services).
-pub(crate) fn of_arms(
-    fleet: &Fleet,
-    ages: &Ages,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-    results: &[ArmResult],
-) -> Extremes {
-    let values = |basis: Basis, arm: usize| values(services, basis, &members[arm]);
+pub(crate) fn of_arms(data: Data<'_>, members: &[Vec<usize>], results: &[ArmResult]) -> Extremes {
+    let fleet = data.fleet;
+    let values = |basis: Basis, arm: usize| values(data.services, basis, &members[arm]);
     let last_readings = |arm: usize| values(Basis::LastReadings, arm).len();
     let (read, without_reading): (Vec<usize>, Vec<usize>) =
         (0..fleet.arms.len()).partition(|arm| last_readings(*arm) > 0);
-    let at_one_age = match ages.matched {
-        _ if read.iter().any(|arm| ages.sawtooth[*arm]) => Some(Basis::AverageOverTime),
+    let at_one_age = match data.ages.matched {
+        _ if read.iter().any(|arm| fleet.arms[*arm].restarted) => Some(Basis::AverageOverTime),
         Some(age_seconds) => Some(Basis::LevelAtEqualAge { age_seconds }),
         None => None,
     };

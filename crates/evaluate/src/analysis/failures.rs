@@ -1,15 +1,18 @@
 //! What happened to services: crashes, kills, restarts.
 
-use heaptrial_model::KnownEvent;
-use heaptrial_stats::fisher_fewer;
+use heaptrial_model::{KnownEvent, units};
+use heaptrial_stats::median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::data::Data;
 use crate::analysis::fleet::{Fleet, FleetEvent};
-use crate::analysis::outcome::{ArmResult, Finding, FindingKind, Severity};
+use crate::analysis::outcome::{Finding, FindingKind, Severity};
+use crate::analysis::shares::{self, Share};
+use crate::analysis::thresholds::FEWEST_OF_A_GROUP;
 
-/// An exact test up to this p-value is no accident.
-const ALPHA: f64 = 0.05;
+/// A service is restarted often if it was this many times more than those it is compared with usually are.
+const MORE: f64 = 2.0;
 
 /// Events of an arm's services, by kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -91,61 +94,86 @@ fn failed(fleet: &Fleet, service: usize) -> bool {
     own.any(|event| event.kind.known().is_some_and(failure))
 }
 
-/// Arms of which more services fail than of the control, or a control of which more fail than of the other arms. The service is the unit: one
-/// that crashes every hour crashes for one reason.
-pub(crate) fn findings(fleet: &Fleet, members: &[Vec<usize>], arms: &[ArmResult]) -> Vec<Finding> {
-    let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return Vec::new() };
-    let of_arm = |arm: usize| {
-        let with: Vec<usize> = match arm == control {
-            true => (0..arms.len()).filter(|other| *other != control).collect(),
-            false => vec![control],
-        };
-        let usual = together(with.iter().map(|other| &arms[*other].events));
-        let all: usize = with.iter().map(|other| members[*other].len()).sum();
-        let (events, of) = (&arms[arm].events, members[arm].len());
-        let share = |events: &ArmEvents, of: usize| f64::from(events.services_failed) / of.max(1) as f64;
-        if all == 0 || share(events, of) <= share(&usual, all) {
-            return None;
-        }
-        // Fewer of the others than chance would put there.
-        let p = fisher_fewer((usual.services_failed as usize, all), (events.services_failed as usize, of));
-        let who = members[arm].iter().filter(|index| failed(fleet, **index));
-        Some(Finding {
-            kind: FindingKind::FailsMoreOften,
-            severity: if p <= ALPHA { Severity::Grave } else { Severity::Caution },
-            arms: vec![arm],
-            services: who.map(|index| fleet.services[*index].name.clone()).collect(),
-            evidence: format!(
-                "{} of {of} services of {} failed ({}), {} {} of {all} ({}); exact test, p {}",
-                events.services_failed,
-                fleet.arms[arm].name,
-                counts(events),
-                if arm == control { "of the other arms" } else { "of the control" },
-                usual.services_failed,
-                counts(&usual),
-                heaptrial_model::units::p_value(p)
-            ),
-        })
-    };
-    (0..arms.len()).filter_map(of_arm).collect()
+/// Arms of which more services fail or restart than of the control, or a control of which more do than of the other arms. The service
+/// is the unit: one that crashes every hour crashes for one reason. `members` are those put into an arm, `treated` those that belong
+/// to it.
+pub(crate) fn findings(data: Data<'_>, members: &[Vec<usize>], treated: &[Vec<usize>]) -> Vec<Finding> {
+    let Some(control) = data.fleet.control() else { return Vec::new() };
+    let arms = || 0..members.len();
+    let mut findings: Vec<Finding> =
+        arms().filter_map(|arm| fails_more(data, members, control, arm)).collect();
+    if data.fleet.clock.has_calendar() {
+        let compared = arms().filter(|arm| !data.fleet.arms[*arm].restarted);
+        findings.extend(compared.filter_map(|arm| restarts_more(data, treated, control, arm)));
+    }
+    findings
 }
 
-fn together<'a>(arms: impl Iterator<Item = &'a ArmEvents>) -> ArmEvents {
-    arms.fold(ArmEvents::default(), |all, arm| ArmEvents {
-        crashes: all.crashes + arm.crashes,
-        oom_kills: all.oom_kills + arm.oom_kills,
-        unplanned_restarts: all.unplanned_restarts + arm.unplanned_restarts,
-        services_failed: all.services_failed + arm.services_failed,
-        ..all
-    })
+fn fails_more(data: Data<'_>, members: &[Vec<usize>], control: usize, arm: usize) -> Option<Finding> {
+    let fleet = data.fleet;
+    let (others, whom) = shares::others(members, control, arm, |_| true);
+    let failed = |index: usize| failed(fleet, index);
+    let (own, usual) = (Share::of(&members[arm], failed), Share::of(&others, failed));
+    if usual.of == 0 || own.value() <= usual.value() {
+        return None;
+    }
+    // Fewer of the others than chance would put there.
+    let p = usual.fewer_than(own);
+    let evidence = format!(
+        "{} of {} services of {} failed ({}), {whom} {} of {} ({}); exact test, p {}",
+        own.with,
+        own.of,
+        data.name(arm),
+        counts(fleet, &members[arm]),
+        usual.with,
+        usual.of,
+        counts(fleet, &others),
+        units::p_value(p)
+    );
+    let severity = if shares::is_shown(p) { Severity::Grave } else { Severity::Caution };
+    let who: Vec<usize> = members[arm].iter().copied().filter(|index| failed(*index)).collect();
+    Some(Finding::new(FindingKind::FailsMoreOften, severity, evidence).of_arm(arm).naming(fleet.names(&who)))
+}
+
+/// That services are restarted more often, without that being their treatment: of an import nothing else shows failures.
+fn restarts_more(data: Data<'_>, members: &[Vec<usize>], control: usize, arm: usize) -> Option<Finding> {
+    let (others, whom) = shares::others(members, control, arm, |other| !data.fleet.arms[other].restarted);
+    let restarts = |of: &[usize]| data.values(of, |service| Some(f64::from(service.restarts)));
+    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len().max(1) as f64;
+    let often = median(&restarts(&others))? + MORE;
+    let is_often = |index: usize| f64::from(data.services[index].restarts) >= often;
+    let (own, usual) = (Share::of(&members[arm], is_often), Share::of(&others, is_often));
+    if own.with < FEWEST_OF_A_GROUP || !shares::is_shown(usual.fewer_than(own)) {
+        return None;
+    }
+    let frequent: Vec<usize> = members[arm].iter().copied().filter(|index| is_often(*index)).collect();
+    let in_no_level = match own.with - data.values(&frequent, |service| service.level_bytes).len() {
+        0 => String::new(),
+        without => format!(", and {without} of these are in no level"),
+    };
+    let evidence = format!(
+        "each service of {} was restarted {:.1} times, {whom} {:.1} times (means), {} of {} of its services {often:.0} times \
+         or more{in_no_level}; restarts are no part of its treatment",
+        data.name(arm),
+        mean(&restarts(&members[arm])),
+        mean(&restarts(&others)),
+        own.with,
+        own.of
+    );
+    let finding = Finding::new(FindingKind::FailsMoreOften, Severity::Grave, evidence);
+    Some(finding.of_arm(arm).naming(data.fleet.names(&frequent)))
 }
 
 /// `2 crashes, 1 OOM kill, 3 unplanned restarts`.
-fn counts(events: &ArmEvents) -> String {
+fn counts(fleet: &Fleet, members: &[usize]) -> String {
+    let count = |kind: KnownEvent| {
+        let own = |event: &&FleetEvent| event.service.is_some_and(|service| members.contains(&service));
+        fleet.events.iter().filter(|event| event.kind == kind).filter(own).count()
+    };
     let counts = [
-        (events.crashes, "crash", "crashes"),
-        (events.oom_kills, "OOM kill", "OOM kills"),
-        (events.unplanned_restarts, "unplanned restart", "unplanned restarts"),
+        (count(KnownEvent::Crash), "crash", "crashes"),
+        (count(KnownEvent::OomKill), "OOM kill", "OOM kills"),
+        (count(KnownEvent::RestartUnplanned), "unplanned restart", "unplanned restarts"),
     ];
     let some = counts.into_iter().filter(|(count, ..)| *count > 0);
     let parts: Vec<String> =

@@ -1,30 +1,21 @@
-//! The figures of arms over sets of their services.
+//! The figures of arms over sets of their services, and the one comparison of an arm with another.
 
 use std::collections::BTreeMap;
 
 use heaptrial_stats::{Block, geometric_mean, holm, mean, median, ratio_to_control};
 
-use crate::analysis::age::Ages;
+use crate::analysis::data::Data;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{Analysis, ArmFigures, Estimate, RatioToControl, ServiceResult, Settings};
 
-/// What of a service is compared.
-pub(crate) type Value = fn(&ServiceResult) -> Option<f64>;
-
 /// Figures of all arms over `members` (positions of services by arm), with ratios to the control's members and
 /// p-values adjusted over the arms.
-pub(crate) fn of_arms(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-) -> Vec<ArmFigures> {
-    let mut arms: Vec<ArmFigures> = members.iter().map(|members| of_services(services, members)).collect();
-    let Some(control) = fleet.arms.iter().position(|arm| arm.control) else { return arms };
-    for index in (0..fleet.arms.len()).filter(|index| *index != control) {
-        let value = compared(ages, control, index);
-        arms[index].ratio = ratio(fleet, settings, (services, value), &members[control], &members[index]);
+pub(crate) fn of_arms(data: Data<'_>, members: &[Vec<usize>]) -> Vec<ArmFigures> {
+    let mut arms: Vec<ArmFigures> = members.iter().map(|members| of_services(data, members)).collect();
+    let Some(control) = data.fleet.control() else { return arms };
+    for arm in (0..arms.len()).filter(|arm| *arm != control) {
+        let memory = memory(data.fleet, data.services, control, arm);
+        arms[arm].ratio = ratio_of(data.fleet, data.settings, &memory, &members[control], &members[arm]);
     }
     let p_values: Vec<Option<f64>> = arms.iter().map(|arm| arm.ratio.as_ref()?.p_value).collect();
     for (arm, adjusted) in arms.iter_mut().zip(holm(&p_values)) {
@@ -35,35 +26,22 @@ pub(crate) fn of_arms(
     arms
 }
 
-fn of_services(services: &[ServiceResult], members: &[usize]) -> ArmFigures {
-    let values = |value: fn(&ServiceResult) -> Option<f64>| -> Vec<f64> {
-        members.iter().filter_map(|index| value(&services[*index])).collect()
-    };
-    let finals = values(|service| service.final_bytes);
-    let levels = values(|service| service.level_bytes);
+fn of_services(data: Data<'_>, members: &[usize]) -> ArmFigures {
+    let finals = data.values(members, |service| service.final_bytes);
+    let levels = data.values(members, |service| service.level_bytes);
     ArmFigures {
         services: finals.len() as u32,
         services_compared: levels.len() as u32,
         final_mean_bytes: (!finals.is_empty()).then(|| mean(&finals)),
         final_median_bytes: median(&finals),
         level_bytes: geometric_mean(&levels),
-        age_seconds: median(&values(|service| service.age_seconds)),
+        age_seconds: median(&data.values(members, |service| service.age_seconds)),
         ratio: None,
     }
 }
 
-/// The ratio of a value of services, arm over control.
-pub(crate) fn ratio(
-    fleet: &Fleet,
-    settings: &Settings,
-    (services, value): (&[ServiceResult], Value),
-    control: &[usize],
-    treated: &[usize],
-) -> Option<RatioToControl> {
-    ratio_of(fleet, settings, &|index| value(&services[index]), control, treated)
-}
-
-/// The ratio of a value of services by their positions, arm over control. `None` where nothing can be compared.
+/// The ratio of a value of services by their positions, arm over control: the one comparison, of memory, work and cost alike.
+/// `None` where nothing can be compared.
 pub fn ratio_of(
     fleet: &Fleet,
     settings: &Settings,
@@ -71,7 +49,7 @@ pub fn ratio_of(
     control: &[usize],
     treated: &[usize],
 ) -> Option<RatioToControl> {
-    let blocks = blocks_of(fleet, value, control, treated);
+    let blocks = blocks(fleet, value, control, treated);
     let found = ratio_to_control(&blocks, settings.confidence_level, fleet.seed)?;
     Some(RatioToControl {
         estimate: Estimate::new(found.estimate, found.interval),
@@ -84,27 +62,17 @@ pub fn ratio_of(
 /// The values of control and arm by block.
 pub(crate) fn blocks(
     fleet: &Fleet,
-    (services, value): (&[ServiceResult], Value),
-    control: &[usize],
-    treated: &[usize],
-) -> Vec<Block> {
-    blocks_of(fleet, &|index| value(&services[index]), control, treated)
-}
-
-fn blocks_of(
-    fleet: &Fleet,
     value: &dyn Fn(usize) -> Option<f64>,
     control: &[usize],
     treated: &[usize],
 ) -> Vec<Block> {
     let mut blocks: BTreeMap<u32, Block> = BTreeMap::new();
-    for index in control {
-        let values = value(*index).filter(|value| *value > 0.0);
-        blocks.entry(fleet.services[*index].block).or_default().control.extend(values);
-    }
-    for index in treated {
-        let values = value(*index).filter(|value| *value > 0.0);
-        blocks.entry(fleet.services[*index].block).or_default().treated.extend(values);
+    for (members, is_control) in [(control, true), (treated, false)] {
+        for index in members {
+            let block = blocks.entry(fleet.services[*index].block).or_default();
+            let side = if is_control { &mut block.control } else { &mut block.treated };
+            side.extend(value(*index).filter(|value| *value > 0.0));
+        }
     }
     let blocks: Vec<Block> = blocks.into_values().collect();
     match by_server(fleet, &blocks) {
@@ -130,13 +98,18 @@ fn by_server(fleet: &Fleet, blocks: &[Block]) -> Option<Block> {
         .then_some(servers)
 }
 
-/// The memory by which an arm is compared to the control: an average over time is compared to an average over the same
+/// The memory of services by which two arms are compared: an average over time is compared to an average over the same
 /// time, never to a level.
-pub(crate) fn compared(ages: &Ages, control: usize, arm: usize) -> Value {
-    if ages.sawtooth[control] || ages.sawtooth[arm] {
-        |service| service.time_average_bytes
-    } else {
-        |service| service.level_bytes
+pub(crate) fn memory<'a>(
+    fleet: &Fleet,
+    services: &'a [ServiceResult],
+    one: usize,
+    other: usize,
+) -> impl Fn(usize) -> Option<f64> + 'a {
+    let averaged = fleet.arms[one].restarted || fleet.arms[other].restarted;
+    move |index| match averaged {
+        true => services[index].time_average_bytes,
+        false => services[index].level_bytes,
     }
 }
 
@@ -148,8 +121,6 @@ pub fn ratio_of_arms(
     over: usize,
     under: usize,
 ) -> Option<RatioToControl> {
-    let ages = Ages::of(fleet, &analysis.settings);
-    let value = compared(&ages, under, over);
-    let (control, treated) = (analysis.members(under), analysis.members(over));
-    ratio(fleet, &analysis.settings, (&analysis.services, value), &control, &treated)
+    let memory = memory(fleet, &analysis.services, under, over);
+    ratio_of(fleet, &analysis.settings, &memory, &analysis.members(under), &analysis.members(over))
 }

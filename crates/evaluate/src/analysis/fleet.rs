@@ -1,6 +1,7 @@
 //! What an analysis starts from: who was put into which arm, and what was read.
 
 use heaptrial_model::{EventKind, KnownEvent, LifeStart, Reading};
+use heaptrial_stats::median;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +75,6 @@ pub struct FleetService {
     pub host: Option<String>,
     /// Memory that it may use at most (MemoryMax), in bytes.
     pub limit_bytes: Option<f64>,
-    /// Its lives, in order of time.
     pub lives: Vec<FleetLife>,
 }
 
@@ -95,7 +95,6 @@ pub struct FleetLife {
     pub rolled_up_seconds: f64,
     /// The highest readings of what some of them are medians of, in order of age; empty where they are the highest themselves, or none is known.
     pub peaks: Vec<Reading>,
-    /// What it did beside using memory.
     pub work: Work,
 }
 
@@ -127,6 +126,26 @@ pub struct MemoryLimit {
 }
 
 impl Fleet {
+    /// Position of the control.
+    pub fn control(&self) -> Option<usize> {
+        self.arms.iter().position(|arm| arm.control)
+    }
+
+    /// Positions of the services that were put into an arm.
+    pub(crate) fn members(&self, arm: usize) -> Vec<usize> {
+        (0..self.services.len()).filter(|index| self.services[*index].arms.contains(&arm)).collect()
+    }
+
+    /// Arms into which some of these services were put.
+    pub(crate) fn arms_of(&self, services: &[usize]) -> Vec<usize> {
+        let is_of = |arm: &usize| services.iter().any(|index| self.services[*index].arms.contains(arm));
+        (0..self.arms.len()).filter(is_of).collect()
+    }
+
+    pub(crate) fn names(&self, services: &[usize]) -> Vec<String> {
+        services.iter().map(|index| self.services[*index].name.clone()).collect()
+    }
+
     /// Leaves out all that came after `at` (seconds since 1970), so that an analysis gives what it would have given
     /// then. A contamination that an event dates after `at` is left out with it.
     pub fn until(&mut self, at: f64) {
@@ -178,9 +197,20 @@ impl FleetLife {
         self.readings.last().map(|reading| f64::from(reading.age_seconds))
     }
 
-    /// Whether its age is known.
     pub fn age_known(&self) -> bool {
         self.start != LifeStart::Unknown
+    }
+
+    /// When it was last read, in seconds since 1970.
+    pub(crate) fn last_at(&self) -> Option<f64> {
+        Some(self.started_at + self.last_age()?)
+    }
+
+    /// Median of its memory between two ages, in bytes.
+    pub(crate) fn median_between(&self, from: f64, until: f64) -> Option<f64> {
+        let inside =
+            self.readings.iter().filter(|reading| (from..=until).contains(&f64::from(reading.age_seconds)));
+        median(&inside.map(bytes).collect::<Vec<_>>())
     }
 }
 

@@ -4,27 +4,21 @@ use heaptrial_stats::{mean, median, theil_sen_slope, variance};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::age::Ages;
+use crate::analysis::age::{Ages, TOLERANCE_SHARE};
+use crate::analysis::data::Data;
 use crate::analysis::fleet::{Fleet, FleetLife, FleetService, bytes};
 use crate::analysis::outcome::{DAY, Estimate, ServiceResult, Settings};
-use crate::analysis::service::level_when_reached;
+use crate::analysis::service::{FEWEST_OF_A_SLOPE, WINDOW_PARTS, level_when_reached};
 use crate::analysis::{growth, service};
 
 /// Ages at which levels are held.
 const KNOTS: usize = 32;
 /// The first one lies at the last one over this.
 const AGE_RATIO: f64 = 100.0;
-/// Parts of a window in which what services share within it is looked at.
-const PARTS: usize = 24;
-/// Fewer windows after warm-up show nothing about what services share from one to the next.
-const FEWEST_WINDOWS: usize = 5;
-/// Readings end a little before the age at which they are taken.
-const ROUNDING: f64 = 1.001;
 
 /// What services under an arm's treatment are expected to use by age, from a trial.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
-    /// Services that it comes from.
     pub services: u32,
     /// A level is the median of a window of so many seconds, or of half the age where that is less.
     pub window_seconds: f64,
@@ -79,7 +73,8 @@ impl Forecast {
         let results: Vec<ServiceResult> =
             own.services.par_iter().map(|of| service::figures(of, &ages, settings)).collect();
         let members: Vec<usize> = (0..own.services.len()).collect();
-        let growth = growth::of_arm(&own, settings, &ages, &results, &members);
+        let growth =
+            growth::of_arm(Data { fleet: &own, settings, ages: &ages, services: &results }, &members);
         Some(Self {
             services: own.services.len() as u32,
             window_seconds: settings.window_seconds,
@@ -104,7 +99,9 @@ impl Forecast {
     /// What is expected at an age. `None` before the first age and beyond the last one.
     pub fn log_level(&self, age_seconds: f64) -> Option<LogLevel> {
         let (first, last) = (self.knots.first()?.age_seconds, self.last_age());
-        if !(first / ROUNDING..=last * ROUNDING).contains(&age_seconds) {
+        // Readings end a little before the age at which they are taken.
+        let rounding = 1.0 + TOLERANCE_SHARE;
+        if !(first / rounding..=last * rounding).contains(&age_seconds) {
             return None;
         }
         let knot = self.between(age_seconds.clamp(first, last))?;
@@ -208,7 +205,9 @@ fn drift(services: &[FleetService], settings: &Settings, last: f64) -> f64 {
             (logs.len() >= enough(services.len())).then(|| (age / DAY, mean(&logs)))
         })
         .collect();
-    let Some(slope) = theil_sen_slope(&course).filter(|_| course.len() >= FEWEST_WINDOWS) else { return 0.0 };
+    let Some(slope) = theil_sen_slope(&course).filter(|_| course.len() >= FEWEST_OF_A_SLOPE) else {
+        return 0.0;
+    };
     let left: Vec<f64> = course.iter().map(|(days, log)| log - slope * days).collect();
     let n = left.len() as f64;
     // One degree of freedom more is gone with the slope.
@@ -219,10 +218,10 @@ fn drift(services: &[FleetService], settings: &Settings, last: f64) -> f64 {
 fn swing(services: &[FleetService], settings: &Settings, last: f64) -> f64 {
     let window = settings.window_seconds;
     let windows = (((1.0 - settings.warm_up_share) * last / window) as usize).max(1);
-    let part = window / PARTS as f64;
+    let part = window / WINDOW_PARTS as f64;
     let start = last - window * windows as f64;
     // What each service adds to the sums and counts of the parts.
-    let mut sums = vec![(0.0, 0_usize); windows * PARTS];
+    let mut sums = vec![(0.0, 0_usize); windows * WINDOW_PARTS];
     for life in services.iter().filter_map(FleetService::current) {
         let place = |age: f64| ((age - start) / part) as usize;
         let after = life.readings.partition_point(|reading| f64::from(reading.age_seconds) < start);
@@ -238,7 +237,7 @@ fn swing(services: &[FleetService], settings: &Settings, last: f64) -> f64 {
     }
     let whole = |count: usize| 2 * count >= services.len();
     let spreads: Vec<f64> = sums
-        .chunks(PARTS)
+        .chunks(WINDOW_PARTS)
         .filter_map(|window| {
             let means = window.iter().filter(|sum| sum.1 > 0 && whole(sum.1));
             moments(&means.map(|sum| sum.0 / sum.1 as f64).collect::<Vec<_>>())

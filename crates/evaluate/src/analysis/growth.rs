@@ -2,17 +2,17 @@
 
 use heaptrial_model::units;
 use heaptrial_stats::{
-    LastPart, Standing, days_needed, first_passage, last_part, levels_off, median, median_interval,
+    ALPHA, LastPart, Standing, days_needed, first_passage, last_part, levels_off, median, median_interval,
     most_level_off, standing, student_interval_at_least, theil_sen_slope,
 };
 use rayon::prelude::*;
 
 use crate::analysis::age::{Ages, in_sawtooth};
 use crate::analysis::checks::coverage::gone;
+use crate::analysis::data::Data;
 use crate::analysis::fleet::{Clock, Fleet, FleetLife, FleetService, bytes};
 use crate::analysis::outcome::{
-    ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceResult, Settings, Severity,
-    Verdict,
+    ArmResult, DAY, Estimate, Finding, FindingKind, Growth, LimitKind, Settings, Severity, Verdict,
 };
 use crate::analysis::service::{after_warm_up, by_day, growth_points, logs};
 use crate::analysis::shared_load;
@@ -24,8 +24,6 @@ const HOST_DAYS: f64 = 60.0;
 const STUDENT_SERVICES: usize = 3;
 /// Fewer readings do not distinguish growth from caches that still fill.
 const SETTLED_READINGS: u32 = 10;
-/// Level of the test whether most services of an arm level off.
-const LEVELS_OFF_ALPHA: f64 = 0.05;
 /// Shares of the observation for which the width of the interval is looked at, to see how it shrinks.
 const DURATION_SHARES: [f64; 3] = [0.5, 0.75, 1.0];
 /// Load changes within a day: growth that was seen for fewer days is not carried on for longer than that.
@@ -36,22 +34,14 @@ const LEAST_MORE: f64 = 1.0;
 const WIDENED: f64 = 1.2;
 
 /// Growth over `members`, positions of services.
-pub(crate) fn of_arm(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    services: &[ServiceResult],
-    members: &[usize],
-) -> Option<Growth> {
-    let values = |of: fn(&ServiceResult) -> Option<f64>| -> Vec<f64> {
-        members.iter().filter_map(|index| of(&services[*index])).collect()
-    };
-    let shares = values(|service| service.growth_log_per_day);
+pub(crate) fn of_arm(data: Data<'_>, members: &[usize]) -> Option<Growth> {
+    let Data { fleet, settings, ages, .. } = data;
+    let shares = data.values(members, |service| service.growth_log_per_day);
     let share_per_day = estimate(&shares, settings.confidence_level, fleet.clock)?;
-    let bytes = values(|service| service.growth_bytes_per_day);
+    let bytes = data.values(members, |service| service.growth_bytes_per_day);
     let bytes_per_day = estimate(&bytes, settings.confidence_level, fleet.clock)?;
-    let load = shared_load::of_arm(fleet, settings, ages, services, members);
-    let last = median(&values(|service| service.final_bytes)).unwrap_or(0.0);
+    let load = shared_load::of_arm(data, members);
+    let last = median(&data.values(members, |service| service.final_bytes)).unwrap_or(0.0);
     // A share of growing memory is of what it was on the way, which the two slopes show, and not of what it came to.
     let on_the_way = Some(bytes_per_day.value / share_per_day.value).filter(|_| share_per_day.value > 0.0);
     let whole = on_the_way.filter(|bytes| *bytes > 0.0).map_or(last, |bytes| bytes.min(last));
@@ -64,7 +54,7 @@ pub(crate) fn of_arm(
         over(|extent| extent.first_age_seconds)
     };
     // The days that all arms have in common are few; whether growth slows down is looked at over all of each life.
-    let all = Ages { growth_from: None, ..ages.clone() };
+    let all = ages.of_whole_lives();
     let points: Vec<Vec<(f64, f64)>> =
         members.par_iter().map(|index| growth_points(&fleet.services[*index], &all, settings, 1.0)).collect();
     let last_of = |parts: u32| -> Vec<LastPart> {
@@ -110,7 +100,7 @@ fn arm_levels_off(points: &[Vec<(f64, f64)>]) -> bool {
     let counts: Vec<f64> = read.iter().map(|points| points.len() as f64).collect();
     let enough = median(&counts).is_some_and(|count| count >= f64::from(SETTLED_READINGS));
     let curves: Vec<bool> = read.par_iter().filter_map(|points| levels_off(points)).collect();
-    enough && most_level_off(&curves, LEVELS_OFF_ALPHA)
+    enough && most_level_off(&curves, ALPHA)
 }
 
 /// How much memory rises at most after the last reading if each third of the time observed adds the same share of what the one
@@ -146,24 +136,19 @@ fn at_least(estimate: Estimate, half_width: Option<f64>) -> Estimate {
 
 /// The verdict on an arm whose services end at `final_bytes` (median).
 pub(crate) fn verdict(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
+    data: Data<'_>,
     members: &[usize],
     growth: Option<&Growth>,
     final_bytes: Option<f64>,
 ) -> Verdict {
+    let Data { fleet, settings, ages, .. } = data;
     let Some((growth, final_bytes)) = growth.zip(final_bytes) else {
-        return Verdict::Inconclusive {
-            days_needed: None,
-            why: "there are too few readings after warm-up".to_owned(),
-        };
+        return inconclusive("there are too few readings after warm-up".to_owned());
     };
     let Some(interval) = growth.share_per_day.interval() else {
         let services = units::counted(growth.services as usize, "service");
         let verb = if growth.services == 1 { "is" } else { "are" };
-        let why = format!("{services} {verb} too few for an interval of growth");
-        return Verdict::Inconclusive { days_needed: None, why };
+        return inconclusive(format!("{services} {verb} too few for an interval of growth"));
     };
     let standing = standing(interval, settings.stable_margin_per_day);
     // What is read no more takes no more of the host's memory.
@@ -181,15 +166,12 @@ pub(crate) fn verdict(
     match standing {
         Standing::Inside => Verdict::Stable,
         Standing::AboveZero => growing(fleet, settings, members, growth, final_bytes),
-        Standing::BelowZero => Verdict::Inconclusive {
-            days_needed: None,
-            why: format!(
-                "memory still falls, by {} a day: it has not settled",
-                units::share(-growth.share_per_day.value)
-            ),
-        },
+        Standing::BelowZero => inconclusive(format!(
+            "memory still falls, by {} a day: it has not settled",
+            units::share(-growth.share_per_day.value)
+        )),
         Standing::Unclear => Verdict::Inconclusive {
-            days_needed: more_days(fleet, settings, ages, members, growth),
+            days_needed: more_days(data, members, growth),
             why: "the interval of growth holds 0 and is not inside the margin".to_owned(),
         },
     }
@@ -217,13 +199,10 @@ pub(crate) fn is_too_short(fleet: &Fleet, ages: &Ages, members: &[usize], growth
 fn too_short(fleet: &Fleet, settings: &Settings, growth: &Growth) -> Verdict {
     let seen = units::duration(growth.days * DAY);
     if fleet.clock == Clock::Hastened {
-        return Verdict::Inconclusive {
-            days_needed: None,
-            why: format!(
-                "{seen} after warm-up, {}, do not distinguish growth from caches that still fill",
-                units::counted(growth.readings as usize, "reading")
-            ),
-        };
+        return inconclusive(format!(
+            "{seen} after warm-up, {}, do not distinguish growth from caches that still fill",
+            units::counted(growth.readings as usize, "reading")
+        ));
     }
     // Warm-up grows with the time observed.
     let share = if settings.warm_up_seconds.is_some() { 0.0 } else { settings.warm_up_share };
@@ -254,20 +233,20 @@ fn growing(
     }
     // Of growth that may slow down only what runs out at the slower pace too is sure to.
     let slower = if to_come.is_some() { 1.0 } else { later_half(growth) };
-    if days.value <= slower * settings.horizon_days {
-        if let Some(day) = as_high_before(fleet, members) {
-            return Verdict::Inconclusive {
-                days_needed: None,
-                why: format!(
-                    "memory rose after warm-up, but on day {day} of the same lives it was as high as at the end: that may be a rhythm, \
-                     such as that of a week"
-                ),
-            };
-        }
-        Verdict::Bloating { days_until_full: days, limit }
-    } else {
-        Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) }
+    if days.value > slower * settings.horizon_days {
+        return Verdict::Growing { days_until_full: known.then_some(days), limit: known.then_some(limit) };
     }
+    match as_high_before(fleet, members) {
+        Some(day) => inconclusive(format!(
+            "memory rose after warm-up, but on day {day} of the same lives it was as high as at the end: that may be a rhythm, \
+             such as that of a week"
+        )),
+        None => Verdict::Bloating { days_until_full: days, limit },
+    }
+}
+
+fn inconclusive(why: String) -> Verdict {
+    Verdict::Inconclusive { days_needed: None, why }
 }
 
 /// The day of age, from 2, on which most services had as much as on the last whole day of their life that goes on.
@@ -322,10 +301,8 @@ fn later_half(growth: &Growth) -> f64 {
 pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
     let available = fleet.limit.host_available_bytes?;
     let gone = gone(fleet);
-    let services = |arm: usize| {
-        let own = fleet.services.iter().enumerate().filter(|(_, service)| service.arms.contains(&arm));
-        own.filter(|(index, _)| !gone.contains(index)).count() as f64
-    };
+    let services =
+        |arm: usize| fleet.members(arm).iter().filter(|index| !gone.contains(index)).count() as f64;
     let growing: Vec<(f64, &Growth)> = (0..arms.len())
         .filter_map(|arm| Some((services(arm), arms[arm].growth.as_ref()?)))
         .filter(|(_, growth)| growth.bytes_per_day.value > 0.0)
@@ -337,23 +314,22 @@ pub(crate) fn host(fleet: &Fleet, arms: &[ArmResult]) -> Option<Finding> {
         return None;
     }
     let days = available / together;
-    (together > 0.0 && days <= HOST_DAYS).then(|| Finding {
-        kind: FindingKind::HostRunsFull,
-        severity: Severity::Caution,
-        arms: (0..arms.len()).collect(),
-        services: Vec::new(),
-        evidence: format!(
-            "the services of all arms together grow by {} a day, and {} were available on the host at the last reading: \
-             {} if it goes on so",
-            units::memory(together),
-            units::memory(available),
-            match days {
-                // A day more or less is what matters then.
-                ..3.0 => units::duration(days * DAY),
-                days => format!("{days:.0} days"),
-            }
-        ),
-    })
+    if together <= 0.0 || days > HOST_DAYS {
+        return None;
+    }
+    let evidence = format!(
+        "the services of all arms together grow by {} a day, and {} were available on the host at the last reading: \
+         {} if it goes on so, sooner than by any arm's estimate, which assumes that only this arm grows",
+        units::memory(together),
+        units::memory(available),
+        match days {
+            // A day more or less is what matters then.
+            ..3.0 => units::duration(days * DAY),
+            days => format!("{days:.0} days"),
+        }
+    );
+    let finding = Finding::new(FindingKind::MemoryRunsShort, Severity::Caution, evidence);
+    Some(finding.of_arms((0..arms.len()).collect()))
 }
 
 /// Days until the first known limit is reached by straight growth by `slope` bytes a day; `None` where the rise `to_come` of an arm
@@ -398,13 +374,8 @@ fn left_on_host(fleet: &Fleet) -> Option<(f64, LimitKind)> {
 }
 
 /// Days until the interval of growth is expected to decide, from how it shrank so far.
-fn more_days(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    members: &[usize],
-    growth: &Growth,
-) -> Option<f64> {
+fn more_days(data: Data<'_>, members: &[usize], growth: &Growth) -> Option<f64> {
+    let Data { fleet, settings, ages, .. } = data;
     let points = |share: f64| -> Vec<Vec<(f64, f64)>> {
         members
             .par_iter()

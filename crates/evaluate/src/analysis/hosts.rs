@@ -1,19 +1,15 @@
 //! Whether arms do the same on every host.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::units;
-use heaptrial_stats::{geometric_mean, holm, interaction_p_value};
+use heaptrial_stats::{ALPHA, geometric_mean, holm, interaction_p_value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::age::Ages;
-use crate::analysis::figures::{blocks, compared, ratio};
+use crate::analysis::figures::{blocks, memory, ratio_of};
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{Analysis, Finding, FindingKind, RatioToControl, Severity};
-
-/// Below this p-value, adjusted for the number of arms, an arm's effect is said to differ between hosts.
-const DIFFERS: f64 = 0.05;
 
 /// What an arm does on each host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,7 +23,6 @@ pub struct ByHost {
     pub p_value_adjusted: Option<f64>,
 }
 
-/// An arm on a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OnHost {
     pub host: String,
@@ -40,38 +35,30 @@ pub struct OnHost {
 
 /// Figures of arms by host, of a fleet over several hosts; nothing of others. Off-treatment services are left out.
 pub fn by_host(fleet: &Fleet, analysis: &Analysis) -> Vec<ByHost> {
-    let hosts: Vec<&String> = {
-        let mut hosts: Vec<&String> =
-            fleet.services.iter().filter_map(|service| service.host.as_ref()).collect();
-        hosts.sort();
-        hosts.dedup();
-        hosts
-    };
-    let control = fleet.arms.iter().position(|arm| arm.control);
-    let (Some(control), true) = (control, hosts.len() > 1) else { return Vec::new() };
-    let ages = Ages::of(fleet, &analysis.settings);
+    let hosts: BTreeSet<&String> =
+        fleet.services.iter().filter_map(|service| service.host.as_ref()).collect();
+    let (Some(control), true) = (fleet.control(), hosts.len() > 1) else { return Vec::new() };
     let members = |arm: usize, host: &String| -> Vec<usize> {
         let own = |index: &usize| fleet.services[*index].host.as_ref() == Some(host);
         analysis.members(arm).into_iter().filter(own).collect()
     };
     let of_arm = |arm: usize| {
-        let value = compared(&ages, control, arm);
-        let of = (analysis.services.as_slice(), value);
+        let value = memory(fleet, &analysis.services, control, arm);
         let on_host = |host: &&String| {
             let own = members(arm, host);
-            let values: Vec<f64> = own.iter().filter_map(|index| value(&analysis.services[*index])).collect();
+            let values: Vec<f64> = own.iter().filter_map(|index| value(*index)).collect();
             OnHost {
                 host: (*host).clone(),
                 services: values.len() as u32,
                 level_bytes: geometric_mean(&values),
                 ratio: (arm != control)
-                    .then(|| ratio(fleet, &analysis.settings, of, &members(control, host), &own))
+                    .then(|| ratio_of(fleet, &analysis.settings, &value, &members(control, host), &own))
                     .flatten(),
             }
         };
         let groups: Vec<_> = hosts
             .iter()
-            .map(|host| blocks(fleet, of, &members(control, host), &members(arm, host)))
+            .map(|host| blocks(fleet, &value, &members(control, host), &members(arm, host)))
             .collect();
         ByHost {
             arm,
@@ -90,7 +77,7 @@ pub fn by_host(fleet: &Fleet, analysis: &Analysis) -> Vec<ByHost> {
 
 /// Arms that do not do the same on every host.
 pub fn differing_hosts(fleet: &Fleet, arms: &[ByHost]) -> Vec<Finding> {
-    let differs = |arm: &&ByHost| arm.p_value_adjusted.is_some_and(|p_value| p_value <= DIFFERS);
+    let differs = |arm: &&ByHost| arm.p_value_adjusted.is_some_and(|p_value| p_value <= ALPHA);
     let finding = |arm: &ByHost| {
         let ratios: BTreeMap<&str, f64> = arm
             .hosts
@@ -99,18 +86,13 @@ pub fn differing_hosts(fleet: &Fleet, arms: &[ByHost]) -> Vec<Finding> {
             .collect();
         let ratios: Vec<String> =
             ratios.into_iter().map(|(host, ratio)| format!("{} on {host}", units::ratio(ratio))).collect();
-        Finding {
-            kind: FindingKind::DiffersByHost,
-            severity: Severity::Caution,
-            arms: vec![arm.arm],
-            services: Vec::new(),
-            evidence: format!(
-                "in proportion to the control {} is {} (p {:.3} of one ratio on all hosts)",
-                fleet.arms[arm.arm].name,
-                ratios.join(", "),
-                arm.p_value_adjusted.unwrap_or(1.0)
-            ),
-        }
+        let evidence = format!(
+            "in proportion to the control {} is {} (p {:.3} of one ratio on all hosts)",
+            fleet.arms[arm.arm].name,
+            ratios.join(", "),
+            arm.p_value_adjusted.unwrap_or(1.0)
+        );
+        Finding::new(FindingKind::DiffersByHost, Severity::Caution, evidence).of_arm(arm.arm)
     };
     arms.iter().filter(differs).map(finding).collect()
 }

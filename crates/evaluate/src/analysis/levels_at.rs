@@ -17,7 +17,6 @@ pub struct LevelsAt<'a> {
     levels: Vec<Option<f64>>,
 }
 
-/// An arm at an age.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ArmAt {
     /// Geometric mean of the levels of its services in bytes.

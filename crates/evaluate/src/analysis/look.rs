@@ -4,10 +4,9 @@ use heaptrial_stats::{IntervalMethod, holm, student_p_value};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::age::Ages;
 use crate::analysis::figures;
 use crate::analysis::fleet::Fleet;
-use crate::analysis::outcome::{Analysis, Estimate, Settings};
+use crate::analysis::outcome::{Analysis, Estimate, RatioToControl, Settings};
 use crate::analysis::procedure::analyse;
 
 /// Arms whose memory is shown to be within this factor of the control's need the same.
@@ -72,64 +71,52 @@ pub enum Decision {
 pub fn look(fleet: &Fleet, settings: &Settings, alpha: f64, last: bool, before: &[LookStanding]) -> Look {
     let settings = Settings { confidence_level: 1.0 - alpha, ..*settings };
     let analysis = analyse(fleet, &settings);
-    let ages = Ages::of(fleet, &settings);
-    let control = fleet.arms.iter().position(|arm| arm.control);
+    let control = fleet.control();
     let is_compared = |arm: usize| Some(arm) != control;
     let compared = (0..fleet.arms.len()).filter(|arm| is_compared(*arm)).count().max(1);
     // For as many arms at once as there are.
     let together = Settings { confidence_level: 1.0 - alpha / compared as f64, ..settings };
-    let tests: Vec<Option<Test>> = (0..fleet.arms.len())
-        .map(|arm| {
-            let control = control.filter(|_| is_compared(arm))?;
-            let value = figures::compared(&ages, control, arm);
-            let (of_control, own) = (analysis.members(control), analysis.members(arm));
-            let services = (analysis.services.as_slice(), value);
-            let ratio = figures::ratio(fleet, &together, services, &of_control, &own)?;
-            let blocks = figures::blocks(fleet, services, &of_control, &own);
-            let permuted = ratio.method == IntervalMethod::Permutation.as_str();
-            Some(Test {
-                estimate: ratio.estimate,
-                p_value: ratio.p_value.or_else(|| student_p_value(&blocks)),
-                assumes_normality: !permuted,
-            })
-        })
-        .collect();
-    let adjusted = holm(&tests.iter().map(|test| test.as_ref()?.p_value).collect::<Vec<_>>());
+    // The ratio to the control of each arm and the p-value of no difference.
+    let test = |arm: usize| {
+        let control = control.filter(|_| is_compared(arm))?;
+        let memory = figures::memory(fleet, &analysis.services, control, arm);
+        let (of_control, own) = (analysis.members(control), analysis.members(arm));
+        let ratio = figures::ratio_of(fleet, &together, &memory, &of_control, &own)?;
+        let by_student = || student_p_value(&figures::blocks(fleet, &memory, &of_control, &own));
+        let p_value = ratio.p_value.or_else(by_student);
+        Some((ratio, p_value))
+    };
+    let tests: Vec<Option<(RatioToControl, Option<f64>)>> = (0..fleet.arms.len()).map(test).collect();
+    let adjusted = holm(&tests.iter().map(|test| test.as_ref()?.1).collect::<Vec<_>>());
     let arms: Vec<LookArm> = (0..fleet.arms.len())
         .map(|arm| {
-            let test = tests[arm].as_ref();
-            let now = test.map_or(LookStanding::Open, |test| test.standing(adjusted[arm], alpha, last));
+            let ratio = tests[arm].as_ref().map(|test| &test.0);
             let standing = match before.get(arm) {
                 _ if !is_compared(arm) => LookStanding::NotCompared,
                 Some(shown @ (LookStanding::Less | LookStanding::More)) => *shown,
-                _ => now,
+                _ => ratio.map_or(LookStanding::Open, |ratio| {
+                    standing(&ratio.estimate, adjusted[arm].is_some_and(|p| p <= alpha), last)
+                }),
             };
             LookArm {
                 standing,
                 p_value_adjusted: adjusted[arm],
-                assumes_normality: test.is_some_and(|test| test.assumes_normality),
+                assumes_normality: ratio
+                    .is_some_and(|ratio| ratio.method != IntervalMethod::Permutation.as_str()),
             }
         })
         .collect();
     Look { decision: decision(&arms), analysis, arms }
 }
 
-struct Test {
-    /// With an interval that holds for all arms at once.
-    estimate: Estimate,
-    p_value: Option<f64>,
-    assumes_normality: bool,
-}
-
-impl Test {
-    fn standing(&self, adjusted: Option<f64>, alpha: f64, last: bool) -> LookStanding {
-        let same = |(low, high): (f64, f64)| low >= 1.0 / SAME && high <= SAME;
-        match adjusted {
-            Some(p) if p <= alpha && self.estimate.value < 1.0 => LookStanding::Less,
-            Some(p) if p <= alpha => LookStanding::More,
-            _ if last && self.estimate.interval().is_some_and(same) => LookStanding::Same,
-            _ => LookStanding::Open,
-        }
+/// Where an arm stands whose ratio has an interval that holds for all arms at once.
+fn standing(ratio: &Estimate, differs: bool, last: bool) -> LookStanding {
+    let same = |(low, high): (f64, f64)| low >= 1.0 / SAME && high <= SAME;
+    match differs {
+        true if ratio.value < 1.0 => LookStanding::Less,
+        true => LookStanding::More,
+        false if last && ratio.interval().is_some_and(same) => LookStanding::Same,
+        false => LookStanding::Open,
     }
 }
 

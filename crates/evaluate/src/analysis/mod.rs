@@ -5,6 +5,7 @@
 mod age;
 mod checks;
 mod curve;
+mod data;
 mod extremes;
 mod failures;
 mod figures;
@@ -22,7 +23,9 @@ mod power;
 mod procedure;
 mod service;
 mod shared_load;
+mod shares;
 mod standing_out;
+mod thresholds;
 mod usual_work;
 mod work;
 
@@ -30,6 +33,7 @@ pub use failures::ArmEvents;
 pub use figures::{ratio_of, ratio_of_arms};
 pub use fleet::{Clock, Fleet, FleetArm, FleetEvent, FleetLife, FleetService, MemoryLimit};
 pub use forecast::{Forecast, LogLevel};
+pub(crate) use gap::distances;
 pub use gap::longest_distance;
 /// Assignments that a permutation test looks at.
 pub use heaptrial_stats::ENUMERATED_AT_MOST;
@@ -41,5 +45,6 @@ pub use outcome::*;
 pub use power::{PowerRequest, PowerRow, PowerTable, TrialLength, power};
 pub use procedure::analyse;
 pub use standing_out::{Outlier, outliers};
+pub(crate) use thresholds::{ENOUGH, SILENT_SHARE};
 pub use usual_work::{LEAST_WORK_SECONDS, UsualWork, WorkRatio, Worked};
 pub use work::{Counts, Flag, Measure, Spent, Work};

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::outcome::{
-    Analysis, ArmResult, DAY, Finding, FindingKind, Severity, Verdict, WorkStanding,
+    Analysis, ArmResult, DAY, Estimate, Finding, FindingKind, Growth, Severity, Verdict, WorkStanding,
 };
 
 /// What is uncertain about an arm that needs less than the control.
@@ -106,7 +106,8 @@ fn explains(analysis: &Analysis, finding: &Finding, own: &ArmResult, control: &A
             let least = later.iter().copied().min_by(f64::total_cmp).filter(|least| *least > 0.0)?;
             Some(most / least)
         }
-        FindingKind::UnequalAge => {
+        // Where it is grave, arms ran at other times, or are compared far below the age that they reached.
+        FindingKind::UnequalAge if finding.severity == Severity::Caution => {
             let apart = (own.treated().age_seconds? - control.treated().age_seconds?).abs() / DAY;
             let share = |arm: &ArmResult| Some(arm.growth.as_ref()?.share_per_day.value.abs());
             Some((share(own)?.max(share(control)?) * apart).exp())
@@ -119,15 +120,13 @@ fn explains(analysis: &Analysis, finding: &Finding, own: &ArmResult, control: &A
 fn prohibits(finding: &Finding, arm: usize) -> bool {
     match finding.kind {
         // A control at its limit would need more, not less.
-        FindingKind::LimitReached => finding.arms.contains(&arm),
-        FindingKind::HostsMissing
+        FindingKind::MemoryRunsShort => finding.severity == Severity::Grave && finding.arms.contains(&arm),
+        FindingKind::DataMissing
         | FindingKind::AgeUnknown
         | FindingKind::AssignedByHand
-        | FindingKind::NeverConcurrent
-        | FindingKind::WithoutControl
+        | FindingKind::UnequalAge
+        | FindingKind::NotCompared
         | FindingKind::MostlyAsAnotherArm
-        | FindingKind::ComparedYoung
-        | FindingKind::RestartedMoreOften
         | FindingKind::WorkBelowControl
         | FindingKind::FlagLost
         | FindingKind::Swapped
@@ -169,46 +168,29 @@ fn reaches_control(analysis: &Analysis, own: &ArmResult, control: &ArmResult) ->
     if own.sawtooth.is_some() || own.verdict == Some(Verdict::Stable) || own.verdict.is_none() {
         return None;
     }
-    let Some(pace) = pace(own) else { return Some(Reason::GrowthUnknown) };
-    let of_control = self::pace(control);
+    let Some(growth) = &own.growth else { return Some(Reason::GrowthUnknown) };
     let level = own.treated().level_bytes?;
+    let of_control = |rate: fn(&Growth) -> Estimate| {
+        control.growth.as_ref().map_or(0.0, |growth| rate(growth).value.max(0.0))
+    };
+    let least = |rate: Estimate| rate.low.unwrap_or(rate.value);
     // A control goes on growing only where that is its verdict over a day or more. Else what it grows by is caches that fill on
     // the first days, or load, and the arm's go by the same share.
     let goes_on = control.growth.as_ref().is_some_and(|growth| growth.days >= 1.0)
         && matches!(control.verdict, Some(Verdict::Growing { .. } | Verdict::Bloating { .. }));
-    let share = of_control.as_ref().map_or(0.0, |pace| pace.share_per_day.max(0.0));
-    let shared = match goes_on {
-        true => of_control.as_ref().map_or(0.0, |pace| pace.bytes_per_day.max(0.0)),
-        false => level * share,
+    let (share, bytes) =
+        (of_control(|growth| growth.share_per_day), of_control(|growth| growth.bytes_per_day));
+    let (shared, is_shown) = match goes_on {
+        true => (bytes, least(growth.bytes_per_day) > bytes),
+        false => (level * share, least(growth.share_per_day) > share),
     };
-    let is_shown = if goes_on { pace.least > shared } else { pace.least_share > share };
     let left = control.treated().level_bytes? - level;
-    if own.growth.as_ref().and_then(|growth| growth.rise_to_come_bytes).is_some_and(|rise| rise < left) {
+    if growth.rise_to_come_bytes.is_some_and(|rise| rise < left) {
         return None;
     }
-    let nearer = pace.bytes_per_day - shared;
+    let bytes_per_day = growth.bytes_per_day.value;
+    let nearer = bytes_per_day - shared;
     let days = (nearer > 0.0).then(|| (left / nearer).max(0.0))?;
     (is_shown && days <= analysis.settings.horizon_days)
-        .then_some(Reason::ReachesControl { days, bytes_per_day: pace.bytes_per_day })
-}
-
-/// How fast an arm grows.
-struct Pace {
-    bytes_per_day: f64,
-    share_per_day: f64,
-    /// What both are at least by their intervals; themselves where there are none.
-    least: f64,
-    least_share: f64,
-}
-
-/// By the slopes of its services.
-fn pace(arm: &ArmResult) -> Option<Pace> {
-    let growth = arm.growth.as_ref()?;
-    let (bytes, share) = (growth.bytes_per_day, growth.share_per_day);
-    Some(Pace {
-        bytes_per_day: bytes.value,
-        share_per_day: share.value,
-        least: bytes.low.unwrap_or(bytes.value),
-        least_share: share.low.unwrap_or(share.value),
-    })
+        .then_some(Reason::ReachesControl { days, bytes_per_day })
 }

@@ -14,8 +14,7 @@ pub use self::finding::*;
 pub use self::services::*;
 pub use self::work::*;
 use crate::analysis::failures::ArmEvents;
-
-pub const DAY: f64 = 86_400.0;
+pub use heaptrial_model::units::DAY;
 
 /// Choices of whoever asks for an analysis.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -39,9 +38,6 @@ pub struct Settings {
     /// services differs by some percent from day to day; a tenth less is what an operator would not call the same work, and
     /// well below what any allocator costs or brings.
     pub work_margin: f64,
-    /// Where services are too few for an interval by permutation: an arm does clearly less where it does less than this
-    /// share of what the control does.
-    pub work_half: f64,
 }
 
 impl Default for Settings {
@@ -55,7 +51,6 @@ impl Default for Settings {
             stable_margin_per_day: 0.005,
             horizon_days: 30.0,
             work_margin: 0.9,
-            work_half: 0.5,
         }
     }
 }
@@ -340,9 +335,7 @@ impl Verdict {
             Self::Inconclusive { .. } => "inconclusive",
         }
     }
-}
 
-impl Verdict {
     /// When memory runs out if growth goes on, and which memory; of an arm that grows.
     pub fn runs_out(&self) -> Option<(Estimate, Option<LimitKind>)> {
         match self {

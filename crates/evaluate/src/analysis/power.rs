@@ -7,9 +7,8 @@ use crate::analysis::age::Ages;
 use crate::analysis::fleet::{Fleet, FleetLife};
 use crate::analysis::outcome::{DAY, Settings};
 use crate::analysis::service::level_when_reached;
+use crate::analysis::standing_out;
 
-/// Fewer services say too little about the spread between services.
-const FEWEST_SERVICES: usize = 5;
 /// More services per arm than this are not looked for.
 const SERVICES_AT_MOST: usize = 2000;
 
@@ -44,15 +43,10 @@ pub struct TrialLength {
 /// Power by services and days.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerTable {
-    /// The arm whose services stand for those of the trial to come.
     pub arm: String,
-    /// The ratio to be detected.
     pub ratio: f64,
-    /// Arms, the control among them.
     pub arms: usize,
-    /// The power that is wanted.
     pub wanted: f64,
-    /// Simulated trials for each combination.
     pub simulations: usize,
     /// Services per arm: the columns.
     pub services: Vec<usize>,
@@ -101,14 +95,15 @@ pub fn power(
     let rows = request.lengths.iter().map(|length| {
         let level = |life: &&FleetLife| level_when_reached(life, length.days * DAY, settings.window_seconds);
         let levels: Vec<f64> = lives.iter().filter_map(level).collect();
-        let enough = levels.len() >= FEWEST_SERVICES;
+        let enough = levels.len() >= standing_out::FEWEST;
         let trials = SimulatedTrials {
             ratio: request.ratio,
             alpha: length.alpha / (request.arms.max(2) - 1) as f64,
             simulations: request.simulations,
             seed: fleet.seed,
         };
-        let spread = spread(&levels);
+        let logs: Vec<f64> = levels.iter().map(|level| level.ln()).collect();
+        let spread = variance(&logs).map(f64::sqrt);
         let rounds = |services: usize| rounds(services, length.alpha, spread);
         let power = |services: &usize| {
             enough.then(|| power_of_ratio(&levels, *services, rounds(*services), &trials)).flatten()
@@ -136,9 +131,4 @@ pub fn power(
         services: request.services.clone(),
         rows: rows.collect(),
     }
-}
-
-fn spread(levels: &[f64]) -> Option<f64> {
-    let logs: Vec<f64> = levels.iter().map(|level| level.ln()).collect();
-    variance(&logs).map(f64::sqrt)
 }

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use crate::analysis::age::Ages;
 use crate::analysis::curve::Curves;
+use crate::analysis::data::Data;
 use crate::analysis::failures::ArmEvents;
 use crate::analysis::fleet::{Fleet, FleetLife};
 use crate::analysis::outcome::{
@@ -26,49 +27,36 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
     let ages = Ages::of(fleet, settings);
     let mut services: Vec<ServiceResult> =
         fleet.services.par_iter().map(|service| service::figures(service, &ages, settings)).collect();
-    let mut members = vec![Vec::new(); fleet.arms.len()];
-    for (index, service) in fleet.services.iter().enumerate() {
-        for (place, arm) in service.arms.iter().enumerate() {
-            // A list may name a service twice.
-            if !service.arms[..place].contains(arm) {
-                members[*arm].push(index);
-            }
-        }
-    }
-    let search = off_treatment::search(fleet, &services, &members, &Curves::of(fleet, &ages));
+    let members: Vec<Vec<usize>> = (0..fleet.arms.len()).map(|arm| fleet.members(arm)).collect();
+    let data = Data { fleet, settings, ages: &ages, services: &services };
+    let search = off_treatment::search(data, &members, &Curves::of(fleet, &ages));
     for (index, off_treatment) in search.off_treatment {
         services[index].off_treatment_in.push(off_treatment);
     }
-    let treated: Vec<Vec<usize>> = members
-        .iter()
-        .enumerate()
-        .map(|(arm, members)| {
-            members.iter().copied().filter(|index| services[*index].belongs_to(arm)).collect()
-        })
-        .collect();
+    let data = Data { fleet, settings, ages: &ages, services: &services };
+    let treated =
+        |arm: usize| members[arm].iter().copied().filter(|index| services[*index].belongs_to(arm)).collect();
+    let treated: Vec<Vec<usize>> = (0..members.len()).map(treated).collect();
     let mut findings = search.findings;
-    findings.extend(checks::run(fleet, &services, &treated, &ages));
-    let as_assigned = figures::of_arms(fleet, settings, &ages, &services, &members);
+    findings.extend(checks::run(data, &treated));
+    let as_assigned = figures::of_arms(data, &members);
     // A ratio changes with off-treatment services of the control too.
-    let as_treated =
-        (treated != members).then(|| figures::of_arms(fleet, settings, &ages, &services, &treated));
+    let as_treated = (treated != members).then(|| figures::of_arms(data, &treated));
     let mut arms: Vec<ArmResult> = as_assigned
         .into_iter()
         .enumerate()
         .map(|(arm, as_assigned)| {
             let as_treated = as_treated.as_ref().map(|figures| figures[arm].clone());
             let who = (members[arm].as_slice(), treated[arm].as_slice());
-            arm_result(fleet, settings, &services, who, &ages, (arm, as_assigned, as_treated))
+            arm_result(data, who, (arm, as_assigned, as_treated))
         })
         .collect();
-    for (arm, events) in arms.iter_mut().zip(failures::of_arms(fleet, &members)) {
-        arm.events = events;
+    let (events, work) = (failures::of_arms(fleet, &members), work::of_arms(data, &treated));
+    for (arm, (events, work)) in arms.iter_mut().zip(events.into_iter().zip(work)) {
+        (arm.events, arm.work) = (events, work);
     }
-    for (arm, work) in arms.iter_mut().zip(work::of_arms(fleet, settings, &ages, &services, &treated)) {
-        arm.work = work;
-    }
-    findings.extend(work::findings(fleet, &services, &treated, &arms));
-    findings.extend(failures::findings(fleet, &members, &arms));
+    findings.extend(work::findings(data, &treated, &arms));
+    findings.extend(failures::findings(data, &members, &treated));
     findings.extend(standing_out::findings(fleet, &arms));
     if fleet.clock.has_calendar() {
         findings.extend(growth::host(fleet, &arms));
@@ -79,8 +67,8 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
         matched_age_seconds: ages.matched,
         ages_are_lower_bounds: ages.lower_bounds.contains(&true),
         randomised: fleet.randomised,
-        self_check: fleet.clock.has_days().then(|| self_check(fleet, &services, &treated)).flatten(),
-        extremes: extremes::of_arms(fleet, &ages, &services, &treated, &arms),
+        self_check: fleet.clock.has_days().then(|| self_check(data, &treated)).flatten(),
+        extremes: extremes::of_arms(data, &treated, &arms),
         services,
         arms,
         findings,
@@ -88,18 +76,16 @@ pub fn analyse(fleet: &Fleet, settings: &Settings) -> Analysis {
 }
 
 fn arm_result(
-    fleet: &Fleet,
-    settings: &Settings,
-    services: &[ServiceResult],
+    data: Data<'_>,
     (members, treated): (&[usize], &[usize]),
-    ages: &Ages,
     (arm, as_assigned, as_treated): (usize, ArmFigures, Option<ArmFigures>),
 ) -> ArmResult {
-    let growth = growth::of_arm(fleet, settings, ages, services, treated);
+    let fleet = data.fleet;
+    let growth = growth::of_arm(data, treated);
     let judged = fleet.clock.has_days();
     let judge = |members: &[usize], growth: Option<&Growth>, figures: &ArmFigures| {
-        let of_arm = growth::verdict(fleet, settings, ages, members, growth, figures.final_median_bytes);
-        let own = standing_out::bloating(fleet, settings, ages, services, members, growth);
+        let of_arm = growth::verdict(data, members, growth, figures.final_median_bytes);
+        let own = standing_out::bloating(data, members, growth);
         (standing_out::verdict(of_arm, own.as_ref()), own)
     };
     let figures = as_treated.as_ref().unwrap_or(&as_assigned);
@@ -108,7 +94,7 @@ fn arm_result(
         .map_or((None, None), |(arm, own)| (Some(arm), own));
     // Who leaves services out must see what they did.
     let as_assigned_verdict = (judged && members != treated).then(|| {
-        let growth = growth::of_arm(fleet, settings, ages, services, members);
+        let growth = growth::of_arm(data, members);
         judge(members, growth.as_ref(), &as_assigned).0
     });
     let word = |verdict: &Option<Verdict>| verdict.as_ref().map(Verdict::as_str);
@@ -117,8 +103,8 @@ fn arm_result(
             .filter(|verdict| word(&as_treated_verdict) != Some(verdict.as_str())),
         verdict: as_treated_verdict,
         service_verdicts: own,
-        by_day: by_day(fleet, ages, treated),
-        sawtooth: ages.sawtooth[arm].then(|| sawtooth(fleet, services, treated)).flatten(),
+        by_day: by_day(data, treated),
+        sawtooth: fleet.arms[arm].restarted.then(|| sawtooth(data, treated)).flatten(),
         // Where no figure changed there is nothing to show twice.
         as_treated: as_treated.filter(|figures| *figures != as_assigned),
         as_assigned,
@@ -129,7 +115,7 @@ fn arm_result(
 }
 
 /// Memory by day of age.
-fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
+fn by_day(Data { fleet, ages, .. }: Data<'_>, members: &[usize]) -> Vec<DayLevel> {
     let of_services: Vec<Vec<DayLevel>> = members
         .par_iter()
         .filter_map(|index| Some((&fleet.services[*index], fleet.services[*index].current()?)))
@@ -152,10 +138,10 @@ fn by_day(fleet: &Fleet, ages: &Ages, members: &[usize]) -> Vec<DayLevel> {
     days.into_iter().filter_map(level).collect()
 }
 
-fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Option<Sawtooth> {
-    let averages: Vec<f64> = members.iter().filter_map(|index| services[*index].time_average_bytes).collect();
-    let restarts: u32 = members.iter().map(|index| services[*index].restarts).sum();
-    let lived = members.iter().flat_map(|index| &fleet.services[*index].lives);
+fn sawtooth(data: Data<'_>, members: &[usize]) -> Option<Sawtooth> {
+    let averages = data.values(members, |service| service.time_average_bytes);
+    let restarts: u32 = members.iter().map(|index| data.services[*index].restarts).sum();
+    let lived = members.iter().flat_map(|index| &data.fleet.services[*index].lives);
     let observed = |life: &FleetLife| Some(life.last_age()? - f64::from(life.readings.first()?.age_seconds));
     let days: f64 = lived.filter_map(observed).sum::<f64>() / DAY;
     (!averages.is_empty()).then(|| Sawtooth {
@@ -166,13 +152,12 @@ fn sawtooth(fleet: &Fleet, services: &[ServiceResult], members: &[usize]) -> Opt
 }
 
 /// The procedure on random halves of the control.
-fn self_check(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Option<SelfCheck> {
-    let control = fleet.arms.iter().position(|arm| arm.control)?;
-    let drawn = fleet.randomised && fleet.identities_proved;
-    let levels: Vec<f64> = if drawn {
-        beside_block_mates(fleet, services, members, control)
-    } else {
-        members[control].iter().filter_map(|index| services[*index].level_bytes).collect()
+fn self_check(data: Data<'_>, members: &[Vec<usize>]) -> Option<SelfCheck> {
+    let fleet = data.fleet;
+    let control = fleet.control()?;
+    let levels = match fleet.randomised && fleet.identities_proved {
+        true => beside_block_mates(data, members, control),
+        false => data.values(&members[control], |service| service.level_bytes),
     };
     let found = aa_check(&levels, HALVINGS, fleet.seed)?;
     Some(SelfCheck {
@@ -185,12 +170,8 @@ fn self_check(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>])
 
 /// Levels of the control in proportion to what the other arms' services of the same block have, each in proportion to
 /// its arm: services are compared within blocks, so what blocks differ by is no noise.
-fn beside_block_mates(
-    fleet: &Fleet,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-    control: usize,
-) -> Vec<f64> {
+fn beside_block_mates(data: Data<'_>, members: &[Vec<usize>], control: usize) -> Vec<f64> {
+    let Data { fleet, services, .. } = data;
     let log = |index: &usize| services[*index].level_bytes.filter(|bytes| *bytes > 0.0).map(f64::ln);
     let mut blocks: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
     for (_, own) in members.iter().enumerate().filter(|(arm, _)| *arm != control) {

@@ -7,21 +7,19 @@ use crate::analysis::age::{Ages, in_sawtooth, tolerance};
 use crate::analysis::fleet::{FleetLife, FleetService, bytes};
 use crate::analysis::gap::{distances, longest_distance};
 use crate::analysis::outcome::{DAY, DayLevel, ServiceResult, Settings, window_before};
+use crate::analysis::thresholds::USUAL_SHARE;
 use crate::analysis::work;
 
 /// Points that a slope is computed from: medians of equal spans of time.
 const SLOPE_POINTS: usize = 150;
-/// Fewer readings after warm-up, or lives, make no slope.
-const SLOPE_READINGS: usize = 5;
+/// Fewer readings after warm-up, lives or windows make no slope.
+pub(crate) const FEWEST_OF_A_SLOPE: usize = 5;
 /// Memory of a lab run goes up and down where this share of neighbouring readings,
 const STEPS_SHARE: f64 = 0.1;
 /// are apart by this factor.
 const STEP: f64 = 1.5;
-/// This share of neighbouring readings is at most the usual distance apart: where a service was read more often for a while,
-/// the distance of the rest is usual, and a few gaps are not.
-const USUAL_SHARE: f64 = 0.9;
-/// Parts of the window of a level, each of which counts alike however often it was read.
-const LEVEL_PARTS: usize = 24;
+/// Parts of a window of a level, each of which counts alike however often it was read: hours of a day.
+pub(crate) const WINDOW_PARTS: usize = 24;
 
 /// The figures of a service, but for whether it is off treatment in its arms.
 pub(crate) fn figures(service: &FleetService, ages: &Ages, settings: &Settings) -> ServiceResult {
@@ -116,20 +114,20 @@ fn goes_up_and_down(values: &[f64]) -> bool {
 fn level_at(life: &FleetLife, start: f64, age: f64) -> Option<f64> {
     let longest = longest_distance(usual_distance(life)?, life.rolled_up_seconds);
     let inside = in_window(life, start, age);
-    let step = (age - start) / LEVEL_PARTS as f64;
+    let step = (age - start) / WINDOW_PARTS as f64;
     let place = |reading: &Reading| f64::from(reading.age_seconds) - start;
     let known = |part: usize| {
         let from = inside.partition_point(|reading| place(reading) < step * part as f64);
         // What was read a little late belongs to the last part.
         let to = match part + 1 {
-            LEVEL_PARTS => inside.len(),
+            WINDOW_PARTS => inside.len(),
             next => inside.partition_point(|reading| place(reading) < step * next as f64),
         };
         let values: Vec<f64> = inside[from..to].iter().map(bytes).collect();
         median(&values).or_else(|| memory_at(life, start + step * (part as f64 + 0.5), longest))
     };
-    let known: Vec<f64> = (0..LEVEL_PARTS).filter_map(known).filter(|bytes| *bytes > 0.0).collect();
-    if 2 * known.len() < LEVEL_PARTS { None } else { median(&known) }
+    let known: Vec<f64> = (0..WINDOW_PARTS).filter_map(known).filter(|bytes| *bytes > 0.0).collect();
+    if 2 * known.len() < WINDOW_PARTS { None } else { median(&known) }
 }
 
 /// The level of a life at an age, over the window that ends there; `None` where it did not reach that age.
@@ -194,7 +192,7 @@ pub(crate) fn growth_points(
         let readings = after_warm_up(life, ages, settings, share);
         readings.iter().map(|reading| (f64::from(reading.age_seconds) / DAY, bytes(reading))).collect()
     };
-    if points.len() < SLOPE_READINGS { Vec::new() } else { thin_by_time(&points, SLOPE_POINTS) }
+    if points.len() < FEWEST_OF_A_SLOPE { Vec::new() } else { thin_by_time(&points, SLOPE_POINTS) }
 }
 
 /// Medians of the points in each of `limit` equal spans of time.
@@ -242,7 +240,8 @@ pub(crate) fn by_day(life: &FleetLife) -> Vec<DayLevel> {
     life.readings.chunk_by(|a, b| day(a) == day(b)).filter_map(of_day).collect()
 }
 
-/// The usual distance between readings of a life in seconds, which [`USUAL_SHARE`] of them do not exceed.
+/// The usual distance between readings of a life in seconds, which [`USUAL_SHARE`] of them do not exceed: where a service was read
+/// more often for a while, the distance of the rest is usual, and a few gaps are not.
 pub(crate) fn usual_distance(life: &FleetLife) -> Option<f64> {
     let mut own: Vec<f64> = distances(&life.readings).collect();
     own.sort_unstable_by(f64::total_cmp);

@@ -3,16 +3,13 @@
 use heaptrial_stats::{Trend, bend, median, slope_half_width, without_bend};
 use rayon::prelude::*;
 
-use crate::analysis::age::{Ages, in_sawtooth};
-use crate::analysis::fleet::Fleet;
-use crate::analysis::outcome::{DAY, ServiceResult, Settings};
+use crate::analysis::age::in_sawtooth;
+use crate::analysis::data::Data;
+use crate::analysis::outcome::{DAY, ServiceResult};
 use crate::analysis::service::{growth_points, logs};
 
 /// Spans of equal length into which the time is cut: as many as services have readings, at most. More say no more about a slope.
 const SPANS: usize = 40;
-/// Services share a trajectory if the sum of their products is this many standard errors above none: at one, load that is too
-/// weak to be seen widens no interval, and chance widens one in six.
-const SHARED: f64 = 1.0;
 
 /// The trajectory of an arm as a whole, as far as it bears on growth.
 pub(crate) struct SharedLoad {
@@ -30,14 +27,8 @@ pub(crate) struct SharedLoad {
 /// though they share no load. So where the trajectory is shown to bend, each service is taken beside its own bend.
 ///
 /// Neither for an arm that is restarted at intervals, or with too few readings.
-pub(crate) fn of_arm(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    services: &[ServiceResult],
-    members: &[usize],
-) -> SharedLoad {
-    let level = settings.confidence_level;
+pub(crate) fn of_arm(data: Data<'_>, members: &[usize]) -> SharedLoad {
+    let level = data.settings.confidence_level;
     let on_logs =
         |points: &[(f64, f64)], service: &ServiceResult| Some((logs(points), service.growth_log_per_day?));
     // In proportion to its median, so that services of all sizes are alike.
@@ -47,44 +38,33 @@ pub(crate) fn of_arm(
         let points = points.iter().map(|(age, value)| (*age, value / middle)).collect();
         Some((points, service.growth_bytes_per_day? / middle))
     };
-    let arm = Arm { fleet, settings, services, members };
     // Whether growth slows down is looked at over all of each life.
-    let whole = Ages { growth_from: None, ..ages.clone() };
+    let whole = data.ages.of_whole_lives();
     SharedLoad {
-        half_width: arm.trajectories(ages, on_logs).and_then(|found| found.half_width(level)),
-        slows_down: arm
-            .trajectories(&whole, in_bytes)
+        half_width: trajectories(data, members, on_logs).and_then(|found| found.half_width(level)),
+        slows_down: trajectories(data.at(&whole), members, in_bytes)
             .and_then(|found| bend(&found.middle(), level))
             .is_some_and(|bend| bend.is_shown() && bend.value < 0.0),
     }
 }
 
-struct Arm<'a> {
-    fleet: &'a Fleet,
-    settings: &'a Settings,
-    services: &'a [ServiceResult],
-    members: &'a [usize],
-}
-
-impl Arm<'_> {
-    /// Of each service what its line leaves. `scale` gives its points of growth and its slope.
-    fn trajectories(
-        &self,
-        ages: &Ages,
-        scale: impl Fn(&[(f64, f64)], &ServiceResult) -> Option<(Vec<(f64, f64)>, f64)> + Sync,
-    ) -> Option<Trajectories> {
-        let left = |index: &usize| {
-            let service = &self.fleet.services[*index];
-            let start = service.current().filter(|_| !in_sawtooth(service, ages))?.started_at / DAY;
-            let points = growth_points(service, ages, self.settings, 1.0);
-            let (points, slope) = scale(&points, &self.services[*index])?;
-            let left: Vec<(f64, f64)> =
-                points.iter().map(|(age, value)| (start + age, value - slope * age)).collect();
-            let middle = median(&left.iter().map(|point| point.1).collect::<Vec<_>>())?;
-            Some(left.iter().map(|(at, value)| (*at, value - middle)).collect::<Vec<_>>())
-        };
-        Trajectories::of(&self.members.par_iter().filter_map(left).collect::<Vec<_>>())
-    }
+/// Of each service what its line leaves. `scale` gives its points of growth and its slope.
+fn trajectories(
+    data: Data<'_>,
+    members: &[usize],
+    scale: impl Fn(&[(f64, f64)], &ServiceResult) -> Option<(Vec<(f64, f64)>, f64)> + Sync,
+) -> Option<Trajectories> {
+    let left = |index: &usize| {
+        let service = &data.fleet.services[*index];
+        let start = service.current().filter(|_| !in_sawtooth(service, data.ages))?.started_at / DAY;
+        let points = growth_points(service, data.ages, data.settings, 1.0);
+        let (points, slope) = scale(&points, &data.services[*index])?;
+        let left: Vec<(f64, f64)> =
+            points.iter().map(|(age, value)| (start + age, value - slope * age)).collect();
+        let middle = median(&left.iter().map(|point| point.1).collect::<Vec<_>>())?;
+        Some(left.iter().map(|(at, value)| (*at, value - middle)).collect::<Vec<_>>())
+    };
+    Trajectories::of(&members.par_iter().filter_map(left).collect::<Vec<_>>())
 }
 
 /// What services did over the same spans of time.
@@ -169,5 +149,6 @@ fn is_shared(trajectories: &[Vec<Option<f64>>]) -> bool {
     let of_pairs = |all: f64, own: f64| (all - own) / 2.0;
     let together = of_pairs(sums.iter().map(|sum| sum * sum).sum(), own);
     let squares = of_pairs(products.iter().flatten().map(|product| product * product).sum(), own_squared);
-    together > SHARED * squares.max(0.0).sqrt()
+    // By more than one standard error: load that is too weak to be seen widens no interval, and chance widens one in six.
+    together > squares.max(0.0).sqrt()
 }

@@ -5,14 +5,16 @@ use heaptrial_stats::{last_part, median, share_interval};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::age::{Ages, in_sawtooth};
+use crate::analysis::age::in_sawtooth;
+use crate::analysis::data::Data;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::growth::{Extent, is_too_short, still_read, until_full};
 use crate::analysis::outcome::{
-    Analysis, ArmResult, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceResult,
-    ServiceVerdicts, Settings, Severity, Verdict,
+    Analysis, ArmResult, Estimate, Finding, FindingKind, Growth, LimitKind, ServiceGrowth, ServiceVerdicts,
+    Severity, Verdict,
 };
 use crate::analysis::service::growth_points;
+use crate::analysis::thresholds::ENOUGH;
 
 /// Deviations from the median, as median absolute deviations, from which a service stands out: of 20 services whose values are
 /// normal one does in 1.2% of arms.
@@ -21,10 +23,8 @@ const DEVIATIONS: f64 = 5.0;
 const FACTOR: f64 = 1.5;
 /// The median absolute deviation times this estimates the standard deviation of normal values.
 const NORMAL: f64 = 1.4826;
-/// In fewer services than these nobody stands out: nothing shows what is usual.
-const SERVICES: usize = 5;
-/// A service that was observed for less than this share of the time of the others is not judged.
-const LONG_ENOUGH: f64 = 0.5;
+/// Fewer services do not show what is usual among them.
+pub(crate) const FEWEST: usize = 5;
 /// A service levels off whose last third of the time adds less than this share of what the third before it added.
 const LEVELS_OFF: f64 = 0.5;
 
@@ -76,7 +76,7 @@ fn of_arm(analysis: &Analysis, arm: usize) -> Vec<Outlier> {
 
 /// The median of the values of an arm's services, and the distance from it, `least` or more, that is still usual.
 fn usual(values: &[f64], least: f64) -> Option<(f64, f64)> {
-    if values.len() < SERVICES {
+    if values.len() < FEWEST {
         return None;
     }
     let middle = median(values)?;
@@ -88,25 +88,22 @@ fn usual(values: &[f64], least: f64) -> Option<(f64, f64)> {
 /// is usual, do not level off, and memory runs out within the horizon by that part of their growth which is their own. `None` of an
 /// arm that is restarted at intervals, and without readings.
 pub(crate) fn bloating(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    services: &[ServiceResult],
+    data: Data<'_>,
     members: &[usize],
     growth: Option<&Growth>,
 ) -> Option<ServiceVerdicts> {
+    let Data { fleet, settings, ages, services } = data;
     let read: Vec<usize> =
         members.iter().copied().filter(|index| services[*index].final_bytes.is_some()).collect();
     if read.is_empty() || read.iter().any(|index| in_sawtooth(&fleet.services[*index], ages)) {
         return None;
     }
-    let slopes: Vec<f64> = read.iter().filter_map(|index| services[*index].growth_log_per_day).collect();
-    let middle = median(&slopes);
+    let middle = median(&data.values(&read, |service| service.growth_log_per_day));
     let days = |index: usize| Some(Extent::of(&fleet.services[index], ages, settings)?.days);
     let usual_days = median(&read.iter().filter_map(|index| days(*index)).collect::<Vec<_>>());
     // By how much memory rose beside the arm's over the time observed: slopes of short lives scatter more.
     let rise = |index: usize| {
-        let days = days(index).filter(|days| usual_days.is_some_and(|usual| *days >= LONG_ENOUGH * usual))?;
+        let days = days(index).filter(|days| usual_days.is_some_and(|usual| *days >= ENOUGH * usual))?;
         Some((services[index].growth_log_per_day? - middle?) * days)
     };
     let rises: Vec<f64> = read.iter().filter_map(|index| rise(*index)).collect();
@@ -117,7 +114,7 @@ pub(crate) fn bloating(
         Some(growth) if is_too_short(fleet, ages, &read, growth) => growth.days,
         _ => settings.horizon_days,
     };
-    let whole = Ages { growth_from: None, ..ages.clone() };
+    let whole = ages.of_whole_lives();
     let verdict = |index: &usize| {
         let (service, (usual_rise, limit)) = (&services[*index], usual?);
         let (share_per_day, bytes_per_day) = (service.growth_log_per_day?, service.growth_bytes_per_day?);
@@ -170,29 +167,24 @@ pub(crate) fn verdict(of_arm: Verdict, services: Option<&ServiceVerdicts>) -> Ve
     }
 }
 
-/// Arms of which some services bloat.
 pub(crate) fn findings(fleet: &Fleet, arms: &[ArmResult]) -> Vec<Finding> {
     let finding = |(arm, result): (usize, &ArmResult)| {
         let services = result.service_verdicts.as_ref()?;
         let Some(Verdict::SomeBloat { .. }) = result.verdict else { return None };
         let (low, high) = services.bloating_share.interval()?;
         let least = services.bloating_services.iter().map(|service| service.share_per_day);
-        Some(Finding {
-            kind: FindingKind::SomeBloat,
-            severity: Severity::Grave,
-            arms: vec![arm],
-            services: services.bloating_services.iter().map(|service| service.name.clone()).collect(),
-            evidence: format!(
-                "{} of {} of {} ({} to {} of services like these) {}, by {} a day or more, and its median service does not",
-                services.bloating,
-                units::counted(services.services as usize, "service"),
-                fleet.arms[arm].name,
-                units::share(low),
-                units::share(high),
-                if services.bloating == 1 { "bloats" } else { "bloat" },
-                units::share(least.min_by(f64::total_cmp)?),
-            ),
-        })
+        let evidence = format!(
+            "{} of {} of {} ({} to {} of services like these) {}, by {} a day or more, and its median service does not",
+            services.bloating,
+            units::counted(services.services as usize, "service"),
+            fleet.arms[arm].name,
+            units::share(low),
+            units::share(high),
+            if services.bloating == 1 { "bloats" } else { "bloat" },
+            units::share(least.min_by(f64::total_cmp)?),
+        );
+        let names = services.bloating_services.iter().map(|service| service.name.clone()).collect();
+        Some(Finding::new(FindingKind::SomeBloat, Severity::Grave, evidence).of_arm(arm).naming(names))
     };
     arms.iter().enumerate().filter_map(finding).collect()
 }

@@ -1,15 +1,12 @@
 //! What a service did before and after, over comparable times of the day.
 
+use heaptrial_model::units::{DAY, HOUR};
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::fleet::FleetLife;
 
+/// Of a day: load goes by them.
 const HOURS: usize = 24;
-const HOUR: f64 = 3600.0;
-/// The first hour of a life is not its usual work: connections come back one by one.
-const WARM_UP_SECONDS: f64 = HOUR;
-/// Of a long life, what it did in the last day counts.
-const AFTER_SECONDS: f64 = 24.0 * HOUR;
 /// Readings further apart do not show at which hours the work was done.
 const TOLD_BY_HOUR_SECONDS: f64 = 3.0 * HOUR;
 /// Work over less time says little: relays are asked every ten minutes.
@@ -76,10 +73,10 @@ impl Worked {
         }
     }
 
-    /// What a life did since its treatment: its last day, without the time after its start in which work comes back.
+    /// What a life did since its treatment: its last day, without the hour after its start in which connections come back one by one.
     pub fn of_life(life: &FleetLife) -> Option<Self> {
         let end = f64::from(life.work.bytes()?.last()?.0);
-        Self::between(life, WARM_UP_SECONDS.min(end / 2.0).max(end - AFTER_SECONDS))
+        Self::between(life, HOUR.min(end / 2.0).max(end - DAY))
     }
 
     fn between(life: &FleetLife, from_age: f64) -> Option<Self> {
@@ -115,7 +112,7 @@ impl UsualWork {
     /// Of the life that a service has before a rollout; `None` where too little is known.
     pub fn of_life(life: &FleetLife) -> Option<Self> {
         let end = f64::from(life.work.bytes()?.last()?.0);
-        let worked = Worked::between(life, WARM_UP_SECONDS.min(end / 2.0))?;
+        let worked = Worked::between(life, HOUR.min(end / 2.0))?;
         (worked.seconds >= LEAST_WORK_SECONDS).then(|| Self {
             bytes_per_second: worked.bytes / worked.seconds,
             by_hour: worked

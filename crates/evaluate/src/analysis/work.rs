@@ -8,8 +8,9 @@ use heaptrial_model::TorFlag;
 use heaptrial_stats::median;
 
 use crate::analysis::age::Ages;
+use crate::analysis::data::Data;
 use crate::analysis::fleet::{Fleet, FleetService};
-use crate::analysis::outcome::{ArmWork, FlagCount, ServiceResult, Settings};
+use crate::analysis::outcome::{ArmWork, FlagCount, Settings};
 
 pub(crate) use findings::findings;
 pub(crate) use measure::of_service;
@@ -142,18 +143,13 @@ impl Work {
 }
 
 /// The work of each arm over `members` (positions of services by arm). `None` where no arm's work was measured.
-pub(crate) fn of_arms(
-    fleet: &Fleet,
-    settings: &Settings,
-    ages: &Ages,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-) -> Vec<Option<ArmWork>> {
+pub(crate) fn of_arms(data: Data<'_>, members: &[Vec<usize>]) -> Vec<Option<ArmWork>> {
+    let Data { fleet, settings, ages, .. } = data;
     let known = |index: &usize| fleet.services[*index].lives.iter().any(|life| !life.work.is_empty());
     if !members.iter().flatten().any(known) {
         return vec![None; members.len()];
     }
-    let compared = compared::Compared { fleet, settings, ages, services, members };
+    let compared = compared::Compared { data, members };
     let arm = |(arm, own): (usize, &Vec<usize>)| {
         let measures = compared.measures(arm);
         let traffic = measures.iter().find(|measure| measure.name == TRAFFIC);

@@ -39,23 +39,19 @@ pub(crate) fn of(rows: &Rows, analysis: &Analysis, facts: &[ServiceFacts]) -> Ve
 }
 
 fn of_arm(rows: &Rows, analysis: &Analysis, facts: &[ServiceFacts], arm: usize) -> ArmFacts {
-    let own: Vec<usize> = (0..facts.len())
-        .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].excluded.is_none())
-        .collect();
+    let of_arm = |counts: fn(&ServiceFacts) -> bool| -> Vec<usize> {
+        let put_into_it = |index: &usize| analysis.services[*index].arms.contains(&arm);
+        (0..facts.len()).filter(put_into_it).filter(|index| counts(&facts[*index])).collect()
+    };
+    let own = of_arm(|service| service.excluded.is_none());
     let bytes = |value: fn(&ServiceFacts) -> Option<u64>| {
         mean(own.iter().filter_map(|index| Some(value(&facts[*index])? as f64)))
     };
-    let mut slopes: Vec<f64> = own
-        .iter()
-        .filter_map(|index| analysis.services[*index].growth_bytes_per_day)
-        .map(|slope| slope / 24.0)
-        .collect();
+    let slope = |index: &usize| Some(analysis.services[*index].growth_bytes_per_day? / 24.0);
+    let mut slopes: Vec<f64> = own.iter().filter_map(slope).collect();
     slopes.sort_unstable_by(f64::total_cmp);
-    let left_out: Vec<usize> = (0..facts.len())
-        .filter(|index| analysis.services[*index].arms.contains(&arm) && facts[*index].left_out_proved)
-        .collect();
-    let ran = if own.is_empty() { &left_out } else { &own };
-    let identities = identities(rows, facts, ran, arm);
+    let ran = if own.is_empty() { of_arm(|service| service.left_out_proved) } else { own.clone() };
+    let identities = identities(rows, facts, &ran, arm);
     let mut builds: Vec<String> = Vec::new();
     if identities.windows(2).any(|pair| build_of(pair[0]) != build_of(pair[1])) {
         builds = identities.iter().map(|identity| identity.label()).collect();
@@ -81,7 +77,7 @@ fn of_arm(rows: &Rows, analysis: &Analysis, facts: &[ServiceFacts], arm: usize) 
             &own.iter().filter_map(|index| facts[*index].consensuses).map(f64::from).collect::<Vec<_>>(),
         ),
         identity: identities.first().map(|identity| (*identity).clone()),
-        libraries: libraries(rows, facts, ran),
+        libraries: libraries(rows, facts, &ran),
         builds,
         age_seconds: median(
             &own.iter().filter_map(|index| analysis.services[*index].age_seconds).collect::<Vec<_>>(),

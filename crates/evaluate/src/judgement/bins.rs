@@ -2,13 +2,11 @@
 
 use heaptrial_stats::median;
 
-use crate::analysis::Fleet;
+use crate::analysis::{ENOUGH, Fleet, distances};
 
 /// Place on the axis and memory: seconds and bytes.
 pub type Point = (f64, f64);
 
-/// A line over services needs this share of those that have readings: with fewer it would be that of others.
-const SHARE_OF_SERVICES: f64 = 0.5;
 /// Empty bins that a line bridges.
 const BRIDGED_BINS: usize = 2;
 /// Services of which the time between readings is looked at.
@@ -20,10 +18,8 @@ const ROUNDING: f64 = 1e-6;
 pub(crate) fn usual_interval(fleet: &Fleet) -> Option<f64> {
     let every = fleet.services.len().div_ceil(SERVICES_TIMED).max(1);
     let services = fleet.services.iter().step_by(every);
-    let usual = services.filter_map(|service| {
-        let pairs = service.current()?.readings.windows(2);
-        median(&pairs.map(|pair| f64::from(pair[1].age_seconds - pair[0].age_seconds)).collect::<Vec<_>>())
-    });
+    let usual =
+        services.filter_map(|service| median(&distances(&service.current()?.readings).collect::<Vec<_>>()));
     median(&usual.collect::<Vec<_>>()).filter(|interval| *interval > 0.0)
 }
 
@@ -63,7 +59,7 @@ fn mean_place(points: &[Point]) -> f64 {
 }
 
 /// A summary of the levels of several services in each bin, in runs that are split where no summary is. A bin has one where enough of
-/// the services have a level.
+/// the services have a level: with fewer the line would be that of others.
 pub(crate) fn runs<T>(
     services: &[&[Option<Point>]],
     summary: impl Fn(&[f64]) -> Option<T>,
@@ -76,7 +72,7 @@ pub(crate) fn runs<T>(
         let level = |levels: &&[Option<Point>]| levels.get(bin).copied().flatten();
         let points: Vec<Point> = services.iter().filter_map(level).collect();
         let values: Vec<f64> = points.iter().map(|point| point.1).collect();
-        let is_enough = !points.is_empty() && points.len() as f64 >= SHARE_OF_SERVICES * read as f64;
+        let is_enough = !points.is_empty() && points.len() as f64 >= ENOUGH * read as f64;
         let Some(found) = summary(&values).filter(|_| is_enough) else {
             empty = empty.saturating_add(1);
             continue;

@@ -38,14 +38,12 @@ pub enum Happened {
     /// A service was seen to start for the first time.
     Start,
     Restart,
-    /// An event of this kind.
     Event(EventKind),
 }
 
 /// Alike things that happened at about the same time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// When the first of them happened.
     pub at: f64,
     pub happened: Happened,
     pub count: u32,

@@ -1,12 +1,11 @@
 //! How far through its life a relay of a lab is: a relay gets one consensus an hour, so those that it took are its clock.
 
+use heaptrial_model::units::HOUR;
 use heaptrial_stats::median;
 use heaptrial_store::{LifeRecord, SeriesPoint, Store, StoreError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Seconds of a relay's life that stand for a consensus.
-pub(crate) const HOUR: f64 = 3600.0;
 /// Consensuses that the relay has taken and worked off since its start.
 const TAKEN: &str = "consensuses";
 /// The same, reported once at the end of the rest that follows each.
@@ -81,18 +80,14 @@ impl Taken {
 
     /// Hours of life at an age in seconds of the lab; `None` after the last rest.
     pub(crate) fn hours_at(&self, age: f64) -> Option<f64> {
-        between_knots(&self.knots, age)
+        let next = self.knots.partition_point(|knot| knot.0 < age);
+        let right = self.knots.get(next)?;
+        if right.0 == age {
+            return Some(right.1);
+        }
+        let left = self.knots.get(next.checked_sub(1)?)?;
+        Some(left.1 + (right.1 - left.1) * (age - left.0) / (right.0 - left.0))
     }
-}
-
-fn between_knots(knots: &[(f64, f64)], at: f64) -> Option<f64> {
-    let next = knots.partition_point(|knot| knot.0 < at);
-    let right = knots.get(next)?;
-    if right.0 == at {
-        return Some(right.1);
-    }
-    let left = knots.get(next.checked_sub(1)?)?;
-    Some(left.1 + (right.1 - left.1) * (at - left.0) / (right.0 - left.0))
 }
 
 /// Levels at the ends of rests, and peaks between them. Of several rests after the same consensus the last one stands; a

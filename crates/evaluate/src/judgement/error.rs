@@ -15,11 +15,7 @@ pub enum JudgementError {
     Refused(String),
     /// A look at data that do not reach its time.
     #[error("{what}: nothing was recorded and none of its error spent.")]
-    LookGap {
-        what: String,
-        /// Whether the trial ended before it.
-        ended: bool,
-    },
+    LookGap { what: String, ended: bool },
 }
 
 impl Classified for JudgementError {

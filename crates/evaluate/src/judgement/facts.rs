@@ -32,18 +32,15 @@ pub struct ServiceFacts {
     pub rests: Vec<Rest>,
 }
 
-/// The readings of the metric of one life.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observed {
     pub age_seconds: f64,
     pub readings: u64,
     pub final_bytes: u64,
-    /// The highest one in bytes.
     pub peak_bytes: u64,
 }
 
 impl ServiceFacts {
-    /// Of all services of a trial on hosts.
     pub(crate) fn on_hosts(store: &Store, rows: &Rows) -> Result<Vec<Self>, JudgementError> {
         let anon = match rows.kind {
             TrialKind::ImportTorutils => HashMap::new(),

@@ -56,7 +56,7 @@ impl Rows {
         let hosts: HashSet<&str> = self.services.iter().filter_map(ServiceRecord::host).collect();
         let one_host = self.parts.is_empty() && hosts.len() < 2;
         let last = services.iter().flat_map(|service| &service.lives);
-        let last = last.filter_map(|life| Some(life.started_at + life.last_age()?)).fold(f64::MIN, f64::max);
+        let last = last.filter_map(FleetLife::last_at).fold(f64::MIN, f64::max);
         let fact =
             |name: &str| trial.plan.host_facts.get(name)?.as_f64().filter(|bytes| one_host && *bytes > 0.0);
         let mut fleet = Fleet {

@@ -1,19 +1,14 @@
 //! What a rollout's gate takes from one life, without any comparison.
 
-use crate::analysis::FleetLife;
+use crate::analysis::{FleetLife, window_before};
 use heaptrial_model::TorFlag;
-use heaptrial_stats::median;
-
-/// Without a forecast a level is the median over the last hour, or over half of a shorter life.
-const WINDOW_SECONDS: f64 = 3600.0;
+use heaptrial_model::units::HOUR;
 
 impl FleetLife {
-    /// Median memory in bytes over the last hour, or over the last half of a shorter life.
+    /// Median memory in bytes over the last hour, or over the last half of a shorter life: the level without a forecast.
     pub fn last_level(&self) -> Option<f64> {
         let age = self.last_age()?;
-        let from = age - WINDOW_SECONDS.min(age / 2.0);
-        let window = self.readings.iter().filter(|reading| f64::from(reading.age_seconds) >= from);
-        median(&window.map(|reading| f64::from(reading.kib) * 1024.0).collect::<Vec<_>>())
+        self.median_between(window_before(age, HOUR), age)
     }
 
     /// The flags that it has now; `None` where none was ever read.

@@ -2,25 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::analysis::{DAY, Finding, FindingKind, Fleet, Severity};
-use heaptrial_model::{Identity, TrialKind, units};
+use crate::analysis::{Finding, FindingKind, Fleet, SILENT_SHARE, Severity};
+use heaptrial_model::units::{self, DAY, HOUR};
+use heaptrial_model::{BUILD_ID_DIGITS, Identity, TrialKind};
 use heaptrial_store::{ArmRecord, PartRecord, ServiceRecord, Store};
 
 use crate::judgement::{JudgementError, Rows};
 
 /// Hosts that a finding names.
 const NAMED: usize = 8;
-/// The end of a trial is its last day, or this share of a shorter one,
-const END_SHARE: f64 = 0.1;
-/// and no less than this: services that are put back take a while.
-const LEAST_SILENCE_SECONDS: f64 = 3600.0;
-/// Digits of a digest that are shown.
-const DIGITS: usize = 12;
 
 /// An allocator with the digest of its very file.
 fn build(identity: &Identity) -> String {
     let digest = identity.sha256.as_ref().or(identity.build_id.as_ref());
-    let digest = digest.map(|digest| format!(" ({})", digest.chars().take(DIGITS).collect::<String>()));
+    let digest =
+        digest.map(|digest| format!(" ({})", digest.chars().take(BUILD_ID_DIGITS).collect::<String>()));
     format!("{}{}", identity.label(), digest.unwrap_or_default())
 }
 
@@ -76,16 +72,11 @@ impl Rows {
                 format!("{} {what}{on}", who.len())
             });
             let few = ran.values().filter(|who| who.len() < most).flatten();
-            Some(Finding {
-                kind: FindingKind::SeveralBuilds,
-                severity: Severity::Caution,
-                arms: vec![arm],
-                services: few.map(|service| service.name.clone()).collect(),
-                evidence: format!(
-                    "its services ran, as proved last: {}",
-                    listed.collect::<Vec<_>>().join("; ")
-                ),
-            })
+            let few = few.map(|service| service.name.clone()).collect();
+            let evidence =
+                format!("its services ran, as proved last: {}", listed.collect::<Vec<_>>().join("; "));
+            let finding = Finding::new(FindingKind::SeveralBuilds, Severity::Caution, evidence);
+            Some(finding.of_arm(arm).naming(few))
         };
         self.arms.iter().enumerate().filter_map(of_arm).collect()
     }
@@ -97,13 +88,9 @@ impl Rows {
         fleet: &Fleet,
     ) -> Result<Option<Finding>, JudgementError> {
         let hosts = self.hosts_without_readings(store, fleet)?;
-        Ok((!hosts.is_empty()).then(|| Finding {
-            kind: FindingKind::ReadingsMissing,
-            severity: Severity::Grave,
-            arms: Vec::new(),
-            services: Vec::new(),
-            evidence: format!("there are no readings of {}", named(hosts.iter().map(String::as_str))),
-        }))
+        let evidence = format!("there are no readings of {}", named(hosts.iter().map(String::as_str)));
+        let finding = Finding::new(FindingKind::DataMissing, Severity::Grave, evidence);
+        Ok((!hosts.is_empty()).then_some(finding))
     }
 
     /// Hosts without a reading of any of their services, or for the last day of the trial there.
@@ -136,7 +123,8 @@ impl Rows {
         let ended_us = part.ended_wall_us?.min(self.until_us);
         let seconds = |from_us: i64| (ended_us - from_us) as f64 / 1e6;
         let silent = seconds(part.last?.wall_us);
-        let longest = (END_SHARE * seconds(part.started_wall_us)).clamp(LEAST_SILENCE_SECONDS, DAY);
+        // The end of a trial is its last day, or a share of a shorter one, and an hour at least: putting services back takes a while.
+        let longest = (SILENT_SHARE * seconds(part.started_wall_us)).clamp(HOUR, DAY);
         (silent > longest).then_some(silent)
     }
 
@@ -144,17 +132,13 @@ impl Rows {
     pub(crate) fn assigned_by_hand(&self) -> Option<Finding> {
         let names = self.services.iter().filter(|service| service.is_by_hand());
         let names: Vec<String> = names.map(|service| service.name.clone()).collect();
-        (!names.is_empty()).then(|| Finding {
-            kind: FindingKind::AssignedByHand,
-            severity: Severity::Grave,
-            arms: Vec::new(),
-            evidence: format!(
-                "{} of {} have another arm or block than was drawn for them",
-                names.len(),
-                units::counted(self.services.len(), "service")
-            ),
-            services: names,
-        })
+        let evidence = format!(
+            "{} of {} have another arm or block than was drawn for them",
+            names.len(),
+            units::counted(self.services.len(), "service")
+        );
+        let finding = Finding::new(FindingKind::AssignedByHand, Severity::Grave, evidence);
+        (!names.is_empty()).then(|| finding.naming(names))
     }
 
     /// That services of the plan were not started on hosts that are here: their lines were removed from the plan there.
@@ -174,16 +158,11 @@ impl Rows {
                 services.extend(not_here);
             }
         }
-        (!services.is_empty()).then(|| Finding {
-            kind: FindingKind::Vanished,
-            severity: Severity::Caution,
-            arms: Vec::new(),
-            evidence: format!("services of the plan were not started: {}", listed.join(", ")),
-            services,
-        })
+        let evidence = format!("services of the plan were not started: {}", listed.join(", "));
+        let finding = Finding::new(FindingKind::EndsEarly, Severity::Caution, evidence);
+        (!services.is_empty()).then(|| finding.naming(services))
     }
 
-    /// That hosts are missing, where some are.
     pub(crate) fn hosts_missing(&self) -> Option<Finding> {
         let missing = self.missing_hosts();
         if missing.is_empty() {
@@ -194,16 +173,11 @@ impl Rows {
             .iter()
             .map(|(host, services)| format!("{host} ({})", units::counted(*services, "service")))
             .collect();
-        Some(Finding {
-            kind: FindingKind::HostsMissing,
-            severity: Severity::Grave,
-            arms: Vec::new(),
-            services: Vec::new(),
-            evidence: format!(
-                "{} of the {all} hosts of the plan are not in this database: {}",
-                missing.len(),
-                named(listed.iter().map(String::as_str))
-            ),
-        })
+        let evidence = format!(
+            "{} of the {all} hosts of the plan are not in this database: {}",
+            missing.len(),
+            named(listed.iter().map(String::as_str))
+        );
+        Some(Finding::new(FindingKind::DataMissing, Severity::Grave, evidence))
     }
 }

@@ -2,18 +2,15 @@
 
 use std::collections::HashMap;
 
-use crate::analysis::{Clock, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
-use heaptrial_model::{Ending, KnownEvent, Reading, TrialKind, units};
+use crate::analysis::{Clock, ENOUGH, Fleet, FleetLife, FleetService, MemoryLimit, Settings, Spent, Work};
+use heaptrial_model::units::{self, HOUR};
+use heaptrial_model::{Ending, KnownEvent, Reading, TrialKind};
 use heaptrial_store::{LifeRecord, READY_SECONDS, SeriesPoint, ServiceRecord, Store};
 
-use crate::judgement::consensuses::{ConsensusClock, HOUR, Taken};
+use crate::judgement::consensuses::{ConsensusClock, Taken};
 use crate::judgement::facts::{Observed, ServiceFacts, last_slow, last_split};
 use crate::judgement::{JudgementError, Options, Rows, work};
 
-/// A service younger than this share of the oldest one's age at its last reading is not compared.
-const COMPARABLE_AGE_SHARE: f64 = 0.5;
-/// Share of a life that is warm-up where nothing else is said.
-const WARM_UP_SHARE: f64 = 1.0 / 3.0;
 /// A run whose oldest service reached less than this share of the planned length was cut short.
 const WHOLE_SHARE: f64 = 0.9;
 
@@ -23,7 +20,6 @@ pub(crate) struct LabRun {
     pub(crate) services: Vec<LabService>,
 }
 
-/// A service with the life that stands for it.
 #[derive(Debug, Clone)]
 pub(crate) struct LabService {
     /// Position of that life in the ledger; `None` where it never started.
@@ -152,7 +148,7 @@ impl LabRun {
         match (options.warm_up, given(rows, "warm_up_seconds")) {
             (Some(warm_up), _) => warm_up.as_secs_f64(),
             (None, Some(warm_up)) if warm_up < length => warm_up,
-            (None, _) => (length * WARM_UP_SHARE * 1000.0).round() / 1000.0,
+            (None, _) => (length * options.settings.warm_up_share * 1000.0).round() / 1000.0,
         }
     }
 
@@ -175,7 +171,6 @@ impl LabRun {
         excluded.filter_map(|(index, service)| Some((index, service.fleet_life(rows)?))).collect()
     }
 
-    /// What is known of each service.
     pub(crate) fn facts(&self, store: &Store, rows: &Rows) -> Result<Vec<ServiceFacts>, JudgementError> {
         self.services.iter().map(|service| service.facts(store, rows)).collect()
     }
@@ -186,7 +181,6 @@ impl LabRun {
 }
 
 impl LabService {
-    /// How many its relay took.
     fn consensuses(&self) -> u32 {
         self.taken.as_ref().map_or(0, Taken::last)
     }
@@ -324,7 +318,7 @@ fn exclude_too_young(services: &mut [LabService], rows: &Rows) {
     let expected = if planned > 0.0 { oldest.min(planned) } else { oldest };
     for service in services {
         let Some(age) = service.last_age() else { continue };
-        if service.excluded.is_none() && age < COMPARABLE_AGE_SHARE * expected && !as_its_load(service) {
+        if service.excluded.is_none() && age < ENOUGH * expected && !as_its_load(service) {
             let (age, oldest) = (units::duration(age), units::duration(oldest));
             service.excluded =
                 Some(format!("too young to compare: it was cut off at {age}, others reached {oldest}"));
@@ -339,7 +333,7 @@ fn exclude_relays(services: &mut [LabService]) {
     let most = counted.map(LabService::consensuses).max().unwrap_or(0);
     for service in services.iter_mut().filter(|service| service.excluded.is_none()) {
         let own = service.consensuses();
-        if service.taken.is_some() && f64::from(own) < COMPARABLE_AGE_SHARE * f64::from(most) {
+        if service.taken.is_some() && f64::from(own) < ENOUGH * f64::from(most) {
             service.excluded =
                 Some(format!("too young to compare: it took {own} consensuses, others {most}"));
         } else if !service.taken.as_ref().is_some_and(Taken::is_rested) {
@@ -348,7 +342,6 @@ fn exclude_relays(services: &mut [LabService]) {
     }
 }
 
-/// A number that the run was given.
 fn given(rows: &Rows, name: &str) -> Option<f64> {
     rows.trial.plan.parameters.get(name)?.as_f64()
 }

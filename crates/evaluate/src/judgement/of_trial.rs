@@ -63,15 +63,21 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Judges a trial of `store`.
     pub fn of(store: &Store, trial_id: i64, options: &Options) -> Result<Self, JudgementError> {
         Self::from_rows(store, Rows::read(store, trial_id)?, options)
     }
 
-    /// Judges the trial of these rows.
     pub fn from_rows(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
         if rows.kind.is_lab() {
-            return Self::of_lab(store, rows, options);
+            let run = LabRun::read(store, &rows)?;
+            let fleet = run.fleet(&rows, options);
+            let mut analysis = analyse(&fleet, &run.settings(&rows, options));
+            // What is left of an arm that failed now and then is what lived: that says nothing for it.
+            for (record, _) in rows.services.iter().zip(&run.services).filter(|(_, service)| service.failed) {
+                let arm = rows.arm_position(record.arm_id);
+                arm.into_iter().for_each(|arm| analysis.extremes.leave_out(arm));
+            }
+            return Self::with(store, rows, fleet, analysis, Some(&run), options);
         }
         let rows = match options.until_us {
             Some(until_us) => rows.until(until_us),
@@ -81,91 +87,70 @@ impl Judgement {
         let mut analysis = analyse(&fleet, &options.settings);
         if let Some(until_us) = options.until_us {
             let until = rfc3339(store.path(), "the time after which nothing counts", until_us)?;
-            analysis.findings.push(left_out_after(&until));
+            // What was asked for must not be taken for what there is.
+            let evidence =
+                format!("readings, lives and events after {until} are excluded, as asked for (--until)");
+            analysis.findings.push(Finding::new(FindingKind::EndsEarly, Severity::Caution, evidence));
         }
-        Self::of_hosts(store, rows, fleet, analysis)
+        Self::with(store, rows, fleet, analysis, None, options)
     }
 
-    fn of_lab(store: &Store, rows: Rows, options: &Options) -> Result<Self, JudgementError> {
-        let run = LabRun::read(store, &rows)?;
-        let fleet = run.fleet(&rows, options);
-        let mut analysis = analyse(&fleet, &run.settings(&rows, options));
-        // What is left of an arm that failed now and then is what lived: that says nothing for it.
-        for (record, _) in rows.services.iter().zip(&run.services).filter(|(_, service)| service.failed) {
-            let arm = rows.arm_position(record.arm_id);
-            arm.into_iter().for_each(|arm| analysis.extremes.leave_out(arm));
-        }
-        // Blocks on nodes of a cluster.
-        let by_kind = rows.by_node_kind(&fleet);
-        let by_host = by_kind.map_or_else(Vec::new, |by_kind| by_host(&by_kind, &analysis));
-        let services = run.facts(store, &rows)?;
-        let set_aside = run.set_aside(&rows);
-        let settled = run.warm_up_seconds(&rows, options);
-        let ticks = store.tick_summary(rows.trial.id)?;
-        let duration_seconds = run.duration_seconds(&rows);
-        let judgement = Self::of_services(store, rows, fleet, analysis, by_host, services)?;
-        Ok(Self {
-            warm_up_seconds: match judgement.fleet.clock.has_days() {
-                true => judgement.warm_up_seconds,
-                false => settled,
-            },
-            consensuses: run.consensuses(),
-            samples: ticks.samples,
-            ticks: Some(ticks),
-            duration_seconds,
-            set_aside,
-            ..judgement
-        })
-    }
-
-    /// With an analysis of the fleet of these rows, such as that of a look.
-    pub(crate) fn of_hosts(
+    /// With an analysis of the fleet of these rows, such as that of a look; `run` is that of a lab.
+    pub(crate) fn with(
         store: &Store,
         rows: Rows,
         fleet: Fleet,
         mut analysis: Analysis,
+        run: Option<&LabRun>,
+        options: &Options,
     ) -> Result<Self, JudgementError> {
-        let by_host = by_host(&fleet, &analysis);
-        analysis.findings.extend(rows.hosts_missing());
-        analysis.findings.extend(rows.not_started());
-        analysis.findings.extend(rows.assigned_by_hand());
-        analysis.findings.extend(rows.readings_missing(store, &fleet)?);
-        analysis.findings.extend(swap::finding(store, &rows)?);
-        let services = ServiceFacts::on_hosts(store, &rows)?;
         let ticks = match rows.kind.is_import() {
             true => None,
-            false => Some(store.tick_summary(rows.trial.id)?.of_one(rows.parts.len())),
+            false => Some(store.tick_summary(rows.trial.id)?),
         };
-        Ok(Self { ticks, ..Self::of_services(store, rows, fleet, analysis, by_host, services)? })
-    }
-
-    fn of_services(
-        store: &Store,
-        rows: Rows,
-        fleet: Fleet,
-        mut analysis: Analysis,
-        by_host: Vec<ByHost>,
-        services: Vec<ServiceFacts>,
-    ) -> Result<Self, JudgementError> {
+        let (by_host, services) = match run {
+            // Blocks on nodes of a cluster.
+            Some(run) => {
+                let by_kind = rows.by_node_kind(&fleet);
+                let by_kind = by_kind.map_or_else(Vec::new, |by_kind| by_host(&by_kind, &analysis));
+                (by_kind, run.facts(store, &rows)?)
+            }
+            None => {
+                analysis.findings.extend(rows.hosts_missing());
+                analysis.findings.extend(rows.not_started());
+                analysis.findings.extend(rows.assigned_by_hand());
+                analysis.findings.extend(rows.readings_missing(store, &fleet)?);
+                analysis.findings.extend(swap::finding(store, &rows)?);
+                (by_host(&fleet, &analysis), ServiceFacts::on_hosts(store, &rows)?)
+            }
+        };
         analysis.findings.extend(differing_hosts(&fleet, &by_host));
         analysis.findings.extend(rows.several_builds());
-        analysis.findings.sort_by_key(|finding| (finding.severity, !is_of_what_is_missing(finding.kind)));
+        // What is missing a reader must know before all else.
+        analysis.findings.sort_by_key(|finding| (finding.severity, finding.kind != FindingKind::DataMissing));
+        let read = || lives(&fleet).map(|life| life.readings.len() as u64).sum();
         Ok(Self {
             database: store.path().to_owned(),
             arms: arms::of(&rows, &analysis, &services),
-            samples: lives(&fleet).map(|life| life.readings.len() as u64).sum(),
-            ticks: None,
+            samples: run.and(ticks).map_or_else(read, |ticks| ticks.samples),
+            ticks: ticks.map(|ticks| if run.is_some() { ticks } else { ticks.of_one(rows.parts.len()) }),
             by_host,
-            duration_seconds: duration_seconds(&fleet),
+            duration_seconds: match run {
+                Some(run) => run.duration_seconds(&rows),
+                None => duration_seconds(&fleet),
+            },
             // Ages are held to about a second; the interval is a round number.
             sampling_interval_seconds: usual_interval(&fleet).map(f64::round),
             looks: planned(store, &rows.trial)?,
-            warm_up_seconds: warm_up_seconds(&analysis),
-            consensuses: None,
+            warm_up_seconds: match run.filter(|_| !fleet.clock.has_days()) {
+                Some(run) => run.warm_up_seconds(&rows, options),
+                None => warm_up_seconds(&analysis),
+            },
+            consensuses: run.and_then(LabRun::consensuses),
+            set_aside: run.map_or_else(HashMap::new, |run| run.set_aside(&rows)),
             services,
             fleet,
             analysis,
-            set_aside: HashMap::new(),
             rows,
         })
     }
@@ -203,7 +188,7 @@ impl Judgement {
     /// The processor time of an arm's services in proportion to that of the control's, each for as long as its process was there; of a
     /// trial on services. `None` where the database does not say it.
     pub fn cpu_ratio(&self, store: &Store, arm: usize) -> Result<Option<RatioToControl>, JudgementError> {
-        let Some(control) = self.fleet.arms.iter().position(|arm| arm.control) else { return Ok(None) };
+        let Some(control) = self.fleet.control() else { return Ok(None) };
         let mut shares: Vec<Option<f64>> = Vec::new();
         for service in &self.rows.services {
             let own = |life: &&LifeRecord| life.service_id == service.id && life.contamination.is_none();
@@ -216,8 +201,7 @@ impl Judgement {
             }
             shares.push((ages > 0.0).then(|| took / ages));
         }
-        let members = |arm: usize| self.analysis.members(arm);
-        let (control, treated) = (members(control), members(arm));
+        let (control, treated) = (self.analysis.members(control), self.analysis.members(arm));
         Ok(ratio_of(&self.fleet, &self.analysis.settings, &|index| shares[index], &control, &treated))
     }
 
@@ -226,22 +210,6 @@ impl Judgement {
     pub fn time(&self, what: &'static str, microseconds: i64) -> Result<String, JudgementError> {
         rfc3339(&self.database, what, microseconds)
     }
-}
-
-/// What was asked for must not be taken for what there is.
-fn left_out_after(until: &str) -> Finding {
-    Finding {
-        kind: FindingKind::LeftOutAfter,
-        severity: Severity::Caution,
-        arms: Vec::new(),
-        services: Vec::new(),
-        evidence: format!("readings, lives and events after {until} are excluded, as asked for (--until)"),
-    }
-}
-
-/// What a reader must know before all else.
-fn is_of_what_is_missing(kind: FindingKind) -> bool {
-    matches!(kind, FindingKind::HostsMissing | FindingKind::ReadingsMissing)
 }
 
 fn lives(fleet: &Fleet) -> impl Iterator<Item = &FleetLife> {
@@ -257,6 +225,6 @@ fn warm_up_seconds(analysis: &Analysis) -> f64 {
 fn duration_seconds(fleet: &Fleet) -> f64 {
     let first =
         lives(fleet).filter_map(|life| Some(life.started_at + f64::from(life.readings.first()?.age_seconds)));
-    let last = lives(fleet).filter_map(|life| Some(life.started_at + life.last_age()?));
+    let last = lives(fleet).filter_map(FleetLife::last_at);
     (last.fold(f64::NEG_INFINITY, f64::max) - first.fold(f64::INFINITY, f64::min)).max(0.0)
 }

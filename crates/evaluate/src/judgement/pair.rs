@@ -1,7 +1,6 @@
 //! The figures of each arm of a lab run that a search compares within a block.
 
 use crate::analysis::{FleetLife, ServiceWork};
-use heaptrial_stats::median;
 
 use crate::judgement::Judgement;
 
@@ -54,7 +53,8 @@ impl Judgement {
             self.fleet.services.iter().zip(&self.services).filter(|(_, facts)| facts.excluded.is_none());
         let ages = counted.filter_map(|(service, _)| service.current()?.last_age());
         let age = ages.fold(f64::INFINITY, f64::min);
-        level_between(life, self.analysis.settings.level_from(age), age)
+        let level = life.median_between(self.analysis.settings.level_from(age), age);
+        level.filter(|bytes| *bytes > 0.0)
     }
 }
 
@@ -68,14 +68,6 @@ fn lost(control: &[ServiceWork], own: &[ServiceWork]) -> Option<f64> {
     });
     let all = measures.collect::<Option<Vec<f64>>>()?;
     all.into_iter().max_by(f64::total_cmp)
-}
-
-/// The median of memory between two ages in seconds, in bytes.
-fn level_between(life: &FleetLife, from: f64, until: f64) -> Option<f64> {
-    let readings =
-        life.readings.iter().filter(|reading| (from..=until).contains(&f64::from(reading.age_seconds)));
-    let bytes: Vec<f64> = readings.map(|reading| f64::from(reading.kib) * 1024.0).collect();
-    median(&bytes).filter(|bytes| *bytes > 0.0)
 }
 
 #[cfg(test)]

@@ -33,7 +33,6 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Reads those of a trial.
     pub fn read(store: &Store, trial_id: i64) -> Result<Self, JudgementError> {
         let trial = find_trial(store, trial_id)?;
         let kind = judged_as(trial.plan.kind);
@@ -69,7 +68,6 @@ impl Rows {
         self.events.iter().filter(|event| event.wall_us <= self.until_us)
     }
 
-    /// Position of the arm with this row id.
     pub fn arm_position(&self, id: i64) -> Option<usize> {
         self.arms.iter().position(|record| record.id == id)
     }
@@ -114,7 +112,6 @@ pub fn read_fleet(store: &Store, trial_id: i64, options: &Options) -> Result<Fle
     Rows::read(store, trial_id)?.fleet(store, options)
 }
 
-/// A trial of a database by its row id.
 pub fn find_trial(store: &Store, trial_id: i64) -> Result<TrialRecord, JudgementError> {
     let mut trials = store.trials()?;
     if let Some(index) = trials.iter().position(|trial| trial.id == trial_id) {

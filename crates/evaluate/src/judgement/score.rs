@@ -9,13 +9,13 @@ mod side;
 use std::collections::BTreeMap;
 
 use crate::analysis::{ArmAt, Estimate, LevelsAt, Verdict};
+use heaptrial_model::units::HOUR;
 use heaptrial_model::{AllocatorSpec, Arm, Classified, ErrorClass, FAMILIES};
 use heaptrial_stats::{kendall, quotient};
 use serde::{Deserialize, Serialize};
 
 pub use self::side::{Scored, Side};
 use crate::judgement::JudgementError;
-use crate::judgement::consensuses::HOUR;
 
 /// Consensuses at which both sides are compared by default: ends of the first, third and fifth day.
 pub const USUAL_AGES: [f64; 3] = [24.0, 72.0, 120.0];
@@ -88,7 +88,6 @@ pub struct Figure {
     pub ratio: Option<Estimate>,
 }
 
-/// How an arm grows on both sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GrowthScore {
     pub lab_bytes_per_hour: Option<Estimate>,
@@ -99,7 +98,6 @@ pub struct GrowthScore {
     pub field_verdict: Option<Verdict>,
 }
 
-/// Why there is no score.
 #[derive(Debug, thiserror::Error)]
 pub enum ScoreError {
     #[error(transparent)]
@@ -198,7 +196,8 @@ fn partners(lab: &Side, field: &Side, by_hand: &[String]) -> Result<Vec<(usize, 
         }
     }
     let mut pairs: Vec<(usize, usize)> = found.into_iter().collect();
-    let of_control = |pair: &(usize, usize)| (Some(pair.1) != field.control(), Some(pair.0) != lab.control());
+    let of_control =
+        |pair: &(usize, usize)| (Some(pair.1) != field.fleet.control(), Some(pair.0) != lab.fleet.control());
     if let Some(first) = (0..pairs.len()).min_by_key(|at| of_control(&pairs[*at])) {
         pairs[..=first].rotate_right(1);
     }

@@ -57,21 +57,17 @@ pub(crate) fn finding(store: &Store, rows: &Rows) -> Result<Option<Finding>, Jud
     let differs = |arm: &Swapped| (share(arm) - control.map_or(0.0, share)).abs() > MUCH;
     // Where the control alone swaps, every arm looks larger than it is beside it.
     let decides = arms.iter().flatten().any(differs);
-    Ok((!swapped.is_empty()).then(|| {
-        let each = swapped.iter().map(|(index, arm)| {
-            let name = &rows.arms[*index].arm.name;
-            format!("{} of {} of {name}", units::memory(arm.swap), units::memory(arm.memory))
-        });
-        Finding {
-            kind: FindingKind::Swapped,
-            severity: if decides { Severity::Grave } else { Severity::Caution },
-            arms: swapped.iter().map(|(index, _)| *index).collect(),
-            services: swapped.iter().flat_map(|(_, arm)| arm.services.iter().cloned()).collect(),
-            evidence: format!(
-                "at their last reading services had in swap: {} (medians); {} does not count it",
-                each.collect::<Vec<_>>().join(", "),
-                rows.trial.plan.metric.as_str()
-            ),
-        }
-    }))
+    let each = swapped.iter().map(|(index, arm)| {
+        let name = &rows.arms[*index].arm.name;
+        format!("{} of {} of {name}", units::memory(arm.swap), units::memory(arm.memory))
+    });
+    let evidence = format!(
+        "at their last reading services had in swap: {} (medians); {} does not count it",
+        each.collect::<Vec<_>>().join(", "),
+        rows.trial.plan.metric.as_str()
+    );
+    let names = swapped.iter().flat_map(|(_, arm)| arm.services.iter().cloned()).collect();
+    let severity = if decides { Severity::Grave } else { Severity::Caution };
+    let finding = Finding::new(FindingKind::Swapped, severity, evidence).naming(names);
+    Ok((!swapped.is_empty()).then(|| finding.of_arms(swapped.iter().map(|(index, _)| *index).collect())))
 }

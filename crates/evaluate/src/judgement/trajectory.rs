@@ -7,12 +7,10 @@ use super::bins::{Grid, Point, runs, usual_interval};
 use super::calendar::Calendar;
 use crate::analysis::{Fleet, FleetLife, longest_distance};
 
-/// Bins of a service's line; each gives its lowest and its highest reading.
-const LINE_BINS: usize = 150;
+/// Bins of age of a chart: a service's line has the lowest and the highest reading of each, one over services the median.
+const BINS: usize = 150;
 /// The same of all lines of a report together.
 const ALL_LINE_BINS: usize = 5_400;
-/// Bins of age in which medians over services are taken.
-const GRID_BINS: usize = 150;
 /// Services of an arm that have a line, besides its excluded ones.
 const LINES_PER_ARM: usize = 30;
 
@@ -25,10 +23,8 @@ pub struct Trajectories {
     pub calendar: Option<Calendar>,
 }
 
-/// The thinned series of one service.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trajectory {
-    /// Position of its arm in the report.
     pub arm: usize,
     /// At most 300 readings, the extremes among them, split where readings are missing. Empty where the service has
     /// no line of its own.
@@ -54,10 +50,10 @@ impl Trajectories {
             .collect();
         let last = by_age.iter().filter_map(|service| service.points.last());
         let horizon = last.map(|point| point.0).fold(0.0, f64::max);
-        let grid = Grid::new((0.0, horizon), usual_interval(fleet).unwrap_or(0.0), GRID_BINS);
+        let grid = Grid::new((0.0, horizon), usual_interval(fleet).unwrap_or(0.0), BINS);
         let drawn = drawn(fleet, shown, &by_age);
         let lines = drawn.iter().filter(|drawn| **drawn).count().max(1);
-        let bins = (ALL_LINE_BINS / lines).clamp(1, LINE_BINS);
+        let bins = (ALL_LINE_BINS / lines).clamp(1, BINS);
         let services = shown.par_iter().zip(&drawn).map(|((index, arm, _), drawn)| {
             let ByAge { points, rolled_up_seconds } = &by_age[*index];
             let runs = drawn.then(|| split_at_gaps(points, *rolled_up_seconds));

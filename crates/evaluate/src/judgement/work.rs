@@ -28,7 +28,6 @@ pub fn traffic_since(store: &Store, life: &LifeRecord, age: f64) -> Result<Vec<(
     Ok(points.into_iter().map(|(age, bytes)| (started + age, bytes)).collect())
 }
 
-/// Everything known of a life.
 pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreError> {
     let read = store.observations(life, READ)?;
     let written = store.observations(life, WRITTEN)?;
@@ -39,7 +38,11 @@ pub(crate) fn of_life(store: &Store, life: &LifeRecord) -> Result<Work, StoreErr
             flags.push(Flag { name, changes: changes(&readings, |value| value > 0.5) });
         }
     }
-    let mut measures = of_bytes(sparse(&together(&read, &written)));
+    let bytes = sparse(&together(&read, &written));
+    let mut measures = Vec::new();
+    if !bytes.is_empty() {
+        measures.push(Measure::traffic(bytes));
+    }
     let (answered, dropped) = (store.observations(life, ANSWERED)?, store.observations(life, DROPPED)?);
     if !answered.is_empty() && !dropped.is_empty() {
         let asked = together(&answered, &dropped);
@@ -116,11 +119,6 @@ fn of_load(store: &Store, life: &LifeRecord) -> Result<Vec<Measure>, StoreError>
         measures.push(Measure::failed("handshakes", sparse(&unmade), sparse(&asked)));
     }
     Ok(measures)
-}
-
-/// The measure of bytes, where they were read.
-fn of_bytes(counter: Vec<(f32, f64)>) -> Vec<Measure> {
-    if counter.is_empty() { Vec::new() } else { vec![Measure::traffic(counter)] }
 }
 
 /// The sums of two counters that are read together; of one alone, that one.

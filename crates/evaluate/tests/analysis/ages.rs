@@ -65,11 +65,11 @@ fn whose_load_was_done_soonest_is_compared_as_the_others_are() {
     };
     let analysis = until(5.0);
     assert_eq!(compared(&analysis), (Some(5.0 * DAY), vec![4, 4]));
-    assert!(find(&analysis, FindingKind::WithoutLevel).is_none());
+    assert!(find(&analysis, FindingKind::NotCompared).is_none());
     // One that was done at once would have all of them compared by how they begin: it is left out, and told.
     let analysis = until(2.0);
     assert_eq!(compared(&analysis), (Some(8.0 * DAY), vec![4, 3]));
-    assert_eq!(names(find(&analysis, FindingKind::WithoutLevel).unwrap()), ["s5"]);
+    assert_eq!(names(find(&analysis, FindingKind::NotCompared).unwrap()), ["s5"]);
 }
 
 fn with_unknown_starts(unknown: usize) -> Fleet {
@@ -131,7 +131,8 @@ fn arms_that_never_ran_at_the_same_time_are_told() {
     add_arm(&mut fleet, 6, |seed| vec![life(seed, 0.0, 4.0, |_| own(seed))]);
     add_arm(&mut fleet, 6, |seed| vec![life(seed, 4.25, 8.0, |_| own(seed))]);
     let analysis = run(&fleet);
-    assert_eq!(find(&analysis, FindingKind::NeverConcurrent).unwrap().arms, [0, 1]);
+    let found = find(&analysis, FindingKind::UnequalAge).unwrap();
+    assert!(found.arms == [0, 1] && found.evidence.contains("was first read after"), "{found:?}");
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn a_restart_of_all_near_the_end_is_told_and_not_passed_over() {
     add_arm(&mut fleet, 8, |seed| lives(seed, &settling));
     add_arm(&mut fleet, 8, |seed| lives(seed, &|_| 4.0));
     let young = run(&fleet);
-    let finding = find(&young, FindingKind::ComparedYoung).unwrap();
+    let finding = find(&young, FindingKind::UnequalAge).unwrap();
     assert!(
         finding.arms == [0, 1]
             && finding.evidence.contains("process lifetimes before that reached 11 d 12 h"),
@@ -182,7 +183,7 @@ fn a_restart_of_all_near_the_end_is_told_and_not_passed_over() {
     );
     fleet.until(BEGIN + 11.4 * DAY);
     let before = run(&fleet);
-    assert!(find(&before, FindingKind::ComparedYoung).is_none());
+    assert!(find(&before, FindingKind::UnequalAge).is_none());
     let ratio = |analysis: &Analysis| analysis.arms[1].as_assigned.ratio.as_ref().unwrap().estimate.value;
     assert!(
         ratio(&young) > 1.2 && (ratio(&before) - 4.0 / 6.0).abs() < 0.02,

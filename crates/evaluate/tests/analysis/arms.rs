@@ -44,7 +44,7 @@ fn a_service_in_two_arms_counts_where_its_memory_fits() {
     assert_eq!((analysis.arms[1].as_assigned.services, analysis.arms[1].treated().services), (11, 10));
     assert_eq!(analysis.arms[0].treated().services, 10);
     assert_eq!(analysis.services[4].off_treatment_in[0].like, Some(0));
-    assert_eq!(names(find(&analysis, FindingKind::InTwoArms).unwrap()), ["s4"]);
+    assert_eq!(names(find(&analysis, FindingKind::TreatmentUncertain).unwrap()), ["s4"]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_list_that_names_a_service_twice_counts_it_once() {
     fleet.services[7].arms = vec![1, 1];
     let analysis = run(&fleet);
     assert_eq!(analysis.arms[1].as_assigned.services, 6);
-    assert!(find(&analysis, FindingKind::InTwoArms).is_none());
+    assert!(find(&analysis, FindingKind::TreatmentUncertain).is_none());
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn nothing_comes_of_nothing() {
     unread.services.iter_mut().for_each(|service| service.lives.clear());
     let analysis = run(&unread);
     assert_eq!(analysis.services[0].no_level.as_deref(), Some("it has no readings"));
-    assert_eq!(find(&analysis, FindingKind::Vanished).unwrap().evidence, "4 services were never read");
+    assert_eq!(find(&analysis, FindingKind::EndsEarly).unwrap().evidence, "4 services were never read");
 }
 
 #[test]

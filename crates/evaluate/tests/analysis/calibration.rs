@@ -163,11 +163,11 @@ fn what_else_is_wrong_is_told_and_nothing_else() {
     use FindingKind as Kind;
     let arms = || two(0.5, FLAT);
     for (oddity, kind) in [
-        (Oddity::Vanished { services: 2, day: 5.0 }, Kind::Vanished),
+        (Oddity::Vanished { services: 2, day: 5.0 }, Kind::EndsEarly),
         (Oddity::LacksSamples { services: 1, share: 0.7 }, Kind::LacksSamples),
         (Oddity::AgeUnknown { services: 2 }, Kind::AgeUnknown),
-        (Oddity::Spanned { day: 3.0 }, Kind::SpansTreatmentChange),
-        (Oddity::ListedTwice { services: 2, like: 0 }, Kind::InTwoArms),
+        (Oddity::Spanned { day: 3.0 }, Kind::TreatmentUncertain),
+        (Oddity::ListedTwice { services: 2, like: 0 }, Kind::TreatmentUncertain),
     ] {
         let [found, named] = rates(&arms().with(oddity), 12, 17, |simulated, analysis| {
             [measures::found(analysis, kind), measures::named(simulated, analysis, kind)]
@@ -176,7 +176,7 @@ fn what_else_is_wrong_is_told_and_nothing_else() {
         at_least(&format!("{kind:?}"), &named, 0.95);
     }
     let noisy = Scenario { missing: 0.1, ..arms() };
-    let kinds = [Kind::Vanished, Kind::LacksSamples, Kind::AgeUnknown, Kind::SpansTreatmentChange];
+    let kinds = [Kind::EndsEarly, Kind::LacksSamples, Kind::AgeUnknown, Kind::TreatmentUncertain];
     let clean = rates(&noisy, 40, 18, |_, analysis| kinds.map(|kind| measures::found(analysis, kind)));
     for (kind, rate) in kinds.iter().zip(&clean) {
         at_most(&format!("{kind:?}"), rate, 0.02);

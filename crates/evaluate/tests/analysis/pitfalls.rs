@@ -51,9 +51,9 @@ fn an_arm_that_is_young_as_a_whole_is_a_grave_finding() {
     let mut fleet = fleet(&[(8, &settling(6.0))]);
     add_arm(&mut fleet, 8, |seed| vec![life(seed, 7.0, 8.0, |age| own(seed) * settling(1.5)(age))]);
     let found = run(&fleet);
-    assert_eq!(find(&found, FindingKind::ComparedYoung).unwrap().severity, Severity::Grave);
+    assert_eq!(find(&found, FindingKind::UnequalAge).unwrap().severity, Severity::Grave);
     let even = run(&build::fleet(&[(8, &settling(6.0)), (8, &settling(1.5))]));
-    assert!(find(&even, FindingKind::ComparedYoung).is_none());
+    assert!(find(&even, FindingKind::UnequalAge).is_none());
 }
 
 #[test]
@@ -64,11 +64,11 @@ fn a_crash_loop_is_no_treatment() {
         (0..8).map(day).collect()
     });
     let analysis = run(&fleet);
-    let found = find(&analysis, FindingKind::RestartedMoreOften).unwrap();
+    let found = find(&analysis, FindingKind::FailsMoreOften).unwrap();
     assert_eq!((found.severity, found.services.len()), (Severity::Grave, 8));
     assert!(analysis.arms[1].sawtooth.is_none());
     fleet.arms[1].restarted = true;
-    assert!(find(&run(&fleet), FindingKind::RestartedMoreOften).is_none());
+    assert!(find(&run(&fleet), FindingKind::FailsMoreOften).is_none());
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn some_services_that_are_killed_again_and_again_do_not_make_their_arm_small() {
         _ => vec![life(seed, 0.0, 8.0, |_| 2.4 * own(seed))],
     });
     let analysis = run(&fleet);
-    let found = find(&analysis, FindingKind::RestartedMoreOften).unwrap();
+    let found = find(&analysis, FindingKind::FailsMoreOften).unwrap();
     assert_eq!((found.severity, found.services.len(), found.arms.as_slice()), (Severity::Grave, 5, &[1][..]));
     assert!(
         found.evidence.contains("5 of 20 of its services 2 times or more, and 5 of these are in no level"),
@@ -95,7 +95,7 @@ fn some_services_that_are_killed_again_and_again_do_not_make_their_arm_small() {
     };
     let mut switched = build::fleet(&[(20, &|_| 4.0)]);
     add_arm(&mut switched, 20, once);
-    assert!(find(&run(&switched), FindingKind::RestartedMoreOften).is_none());
+    assert!(find(&run(&switched), FindingKind::FailsMoreOften).is_none());
 }
 
 /// A control that leaks and is killed: what is left of it is small, and a real saving disappears.
@@ -111,7 +111,7 @@ fn a_control_whose_services_are_killed_again_and_again_is_no_measure() {
     add_arm(&mut fleet, 12, killed);
     add_arm(&mut fleet, 12, |seed| vec![life(seed, 0.0, 8.0, |_| 2.2 * own(seed))]);
     let analysis = run(&fleet);
-    let found = find(&analysis, FindingKind::RestartedMoreOften).unwrap();
+    let found = find(&analysis, FindingKind::FailsMoreOften).unwrap();
     assert_eq!((found.severity, found.arms.as_slice(), found.services.len()), (Severity::Grave, &[0][..], 4));
     assert!(found.evidence.contains("of the other arms 0.0 times"), "{}", found.evidence);
 }
@@ -144,7 +144,7 @@ fn where_whole_servers_run_an_arm_each_server_counts_as_one() {
     assert!(covered >= 52, "{covered} of 60 intervals of 95% hold what is true");
     let finding = |servers: usize| {
         let analysis = run(&whole_servers(1, servers));
-        let finding = find(&analysis, FindingKind::WithoutControl).unwrap();
+        let finding = find(&analysis, FindingKind::NotCompared).unwrap();
         (finding.severity, finding.evidence.clone(), analysis.arms[1].as_assigned.ratio.is_some())
     };
     let told = |servers| {
@@ -190,7 +190,7 @@ fn an_event_about_one_service_is_told_of_no_other() {
         text: "migration".into(),
     });
     let analysis = run(&fleet);
-    assert_eq!(names(find(&analysis, FindingKind::SpansTreatmentChange).unwrap()), ["s8"]);
+    assert_eq!(names(find(&analysis, FindingKind::TreatmentUncertain).unwrap()), ["s8"]);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn the_host_runs_out_sooner_than_any_arm_alone() {
     let mut fleet = fleet(&[(6, &grows), (6, &grows)]);
     fleet.limit = MemoryLimit { host_available_bytes: Some(48.0 * GIB), ..MemoryLimit::default() };
     let found = run(&fleet);
-    let told = find(&found, FindingKind::HostRunsFull).unwrap();
+    let told = find(&found, FindingKind::MemoryRunsShort).unwrap();
     assert!(told.evidence.contains("20 days"), "{}", told.evidence);
 }
 
@@ -290,9 +290,11 @@ fn a_service_that_a_person_took_out_counts_until_then_and_is_told() {
     let analysis = taken_out(40.0);
     // Whatever it does afterwards changes nothing.
     assert_eq!(analysis.arms[1].as_assigned, taken_out(0.1).arms[1].as_assigned);
-    let told = find(&analysis, FindingKind::Dropped).unwrap();
+    let told = find(&analysis, FindingKind::EndsEarly).unwrap();
     assert_eq!((names(told), told.arms.as_slice()), (vec!["s8"], [1].as_slice()));
-    assert!(find(&analysis, FindingKind::Vanished).is_none());
+    assert!(told.evidence.starts_with("dropped"), "{told:?}");
+    let of_it = analysis.findings.iter().filter(|finding| finding.kind == FindingKind::EndsEarly);
+    assert_eq!(of_it.count(), 1);
 }
 
 #[test]
@@ -306,12 +308,12 @@ fn services_of_a_host_that_ends_before_another_have_not_vanished() {
     }
     let analysis = run(&fleet);
     // Within its host one has.
-    assert_eq!(names(find(&analysis, FindingKind::Vanished).unwrap()), ["s3"]);
+    assert_eq!(names(find(&analysis, FindingKind::EndsEarly).unwrap()), ["s3"]);
     for service in &mut fleet.services {
         service.host = None;
     }
     let analysis = run(&fleet);
-    assert_eq!(find(&analysis, FindingKind::Vanished).unwrap().services.len(), 12);
+    assert_eq!(find(&analysis, FindingKind::EndsEarly).unwrap().services.len(), 12);
 }
 
 /// A control of 20 services of which `wrong` go as the arm beside it, which has an eighth more than 1.3 GiB.
@@ -337,7 +339,7 @@ fn a_memory_limit_that_services_reach_is_told() {
     let mut fleet = fleet(&[(8, &|_| 1.0), (8, &|_| 2.0)]);
     let reached = |fleet: &Fleet| -> Vec<(Vec<usize>, usize)> {
         let findings = run(fleet).findings;
-        let told = findings.iter().filter(|finding| finding.kind == FindingKind::LimitReached);
+        let told = findings.iter().filter(|finding| finding.kind == FindingKind::MemoryRunsShort);
         told.map(|finding| (finding.arms.clone(), finding.services.len())).collect()
     };
     fleet.limit.service_bytes = Some(3.0 * GIB);

@@ -64,10 +64,10 @@ fn services_in_no_level_are_told() {
         _ => vec![life(seed, 0.0, 8.0, |_| 1.6)],
     });
     let analysis = run(&fleet);
-    let found = find(&analysis, FindingKind::WithoutLevel).unwrap();
+    let found = find(&analysis, FindingKind::NotCompared).unwrap();
     assert_eq!((found.arms.as_slice(), found.services.len()), (&[1][..], 4));
     assert!(found.evidence.contains("4 of 10 services of arm 1 (last readings: 6.0"), "{}", found.evidence);
-    assert!(find(&run(&build::fleet(&[(6, &|_| 2.0), (6, &|_| 1.0)])), FindingKind::WithoutLevel).is_none());
+    assert!(find(&run(&build::fleet(&[(6, &|_| 2.0), (6, &|_| 1.0)])), FindingKind::NotCompared).is_none());
 }
 
 /// Older readings are kept as medians of 15 minutes: a service that was restarted since has none of those.

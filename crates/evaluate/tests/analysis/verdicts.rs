@@ -211,7 +211,7 @@ fn a_life_spans_a_change_unless_it_began_with_it() {
         text,
     });
     let analysis = run(&fleet);
-    let finding = find(&analysis, FindingKind::SpansTreatmentChange).unwrap();
+    let finding = find(&analysis, FindingKind::TreatmentUncertain).unwrap();
     assert_eq!((finding.arms.as_slice(), finding.services.len()), (&[1][..], 7));
     assert!(!finding.services.contains(&"s9".to_owned()));
 }

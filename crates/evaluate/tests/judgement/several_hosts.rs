@@ -231,7 +231,7 @@ fn a_host_that_was_never_read_or_no_more_is_missing() {
         }
         let judgement = Judgement::of(&store, trial_id, &Options::default()).unwrap();
         let mut findings = judgement.analysis.findings.iter();
-        let missing = findings.find(|finding| finding.kind == FindingKind::ReadingsMissing);
+        let missing = findings.find(|finding| finding.kind == FindingKind::DataMissing);
         assert_eq!(missing.map(|finding| finding.evidence.as_str()), told);
     }
 }

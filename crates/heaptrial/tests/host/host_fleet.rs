@@ -116,10 +116,10 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     let first = json(&succeeds(folder, "import heaptrial a.db --db all.db --json"));
     assert_eq!(first["missing_hosts"], serde_json::json!(["beta"]));
     let report = json(&succeeds(folder, "report --db all.db --out r1 --json"));
-    assert_eq!(report["findings"][0]["kind"], "hosts_missing", "{}", report["findings"]);
+    assert_eq!(report["findings"][0]["kind"], "data_missing", "{}", report["findings"]);
     refused(&here(folder, "--db all.db trial look fleet"), &["beta", "over all hosts"]);
     let own = alpha.json("report fleet --json");
-    assert_eq!(own["findings"][0]["kind"], "hosts_missing");
+    assert_eq!(own["findings"][0]["kind"], "data_missing");
 
     export(&beta, "", &b);
     let second = json(&succeeds(folder, "import heaptrial b.db --db all.db --json"));
@@ -138,7 +138,7 @@ fn a_trial_over_two_hosts_is_one_plan_one_report_and_leaves_nothing_behind() {
     // The report of all is that of what each host has.
     let report = json(&succeeds(folder, "report --db all.db --out r2 --json"));
     assert_eq!(names(&report["hosts"], "name"), ["alpha", "beta"]);
-    assert!(report["findings"].as_array().unwrap().iter().all(|found| found["kind"] != "hosts_missing"));
+    assert!(report["findings"].as_array().unwrap().iter().all(|found| found["kind"] != "data_missing"));
     assert_eq!(report["services"].as_array().unwrap().len(), 8);
     for (file, host) in [(&a, "alpha"), (&b, "beta")] {
         let part = PartFile::open(file).unwrap();

@@ -164,12 +164,12 @@ fn what_servers_differ_by_is_no_effect_of_an_arm() {
 fn arms_on_servers_of_their_own_are_not_compared() {
     let found = on_two_servers([12, 0]);
     assert!(arm(&found, "mimalloc209")["ratio_to_control"].is_null(), "{}", found["arms"]);
-    let told = findings(&found, "without_control");
+    let told = findings(&found, "not_compared");
     assert_eq!((told.len(), &told[0]["severity"]), (1, &Value::from("grave")));
     // One of the control beside them, and these can be.
     let told = on_two_servers([12, 1]);
     assert!(!arm(&told, "mimalloc209")["ratio_to_control"].is_null());
-    assert_eq!(findings(&told, "without_control")[0]["severity"], "caution");
+    assert_eq!(findings(&told, "not_compared")[0]["severity"], "caution");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn a_field_trial_has_verdicts_findings_and_adjusted_p_values() {
         finding.severity == Severity::Grave && finding.arms.contains(&"group_glibc".to_owned())
     });
     assert!(grave.is_some_and(|finding| finding.services.len() >= STRANGERS), "{findings:#?}");
-    assert!(findings.iter().any(|finding| finding.kind == FindingKind::InTwoArms));
+    assert!(findings.iter().any(|finding| finding.kind == FindingKind::TreatmentUncertain));
     assert!(report.self_check.is_some());
     assert_eq!(report.sources.len(), 2);
     assert_eq!(report.sampling_interval_seconds, Some(7200.0));
@@ -237,7 +237,7 @@ fn a_caveat_blocks_only_what_it_could_explain() {
             });
         })
     };
-    for kind in [FindingKind::NeverConcurrent, FindingKind::ComparedYoung, FindingKind::RestartedMoreOften] {
+    for kind in [FindingKind::UnequalAge, FindingKind::FailsMoreOften] {
         assert_eq!(found(kind, CONTROL), None);
         assert_eq!(found(kind, BEST).as_deref(), Some(SECOND));
     }

@@ -1,22 +1,20 @@
-//! Services that vanish, were dropped, or lack readings.
+//! Services whose readings end early, or are too few.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use heaptrial_model::{KnownEvent, units};
 use heaptrial_stats::median;
 
-use super::several;
 use crate::analysis::fleet::{Fleet, FleetLife, FleetService};
 use crate::analysis::gap::{distances, longest_distance};
 use crate::analysis::outcome::{Finding, FindingKind, Severity};
 use crate::analysis::service::usual_distance;
+use crate::analysis::thresholds::SILENT_SHARE;
 
 /// A service that was read on a smaller share of the usual occasions, in proportion to its arm, lacks readings,
 const FEWEST_SHARE: f64 = 0.7;
 /// if more are missing by so many roots of all: of few readings some are missing by chance.
 const MORE_ROOTS: f64 = 1.5;
-/// A gap is named from this share of a service's time on.
-const SILENT_SHARE: f64 = 0.1;
 
 /// First and last reading of a service, in seconds since 1970.
 pub(super) fn observed(service: &FleetService) -> Option<(f64, f64)> {
@@ -24,7 +22,7 @@ pub(super) fn observed(service: &FleetService) -> Option<(f64, f64)> {
     let first = lives.next()?;
     let last = lives.next_back().unwrap_or(first);
     let began = first.started_at + f64::from(first.readings.first()?.age_seconds);
-    Some((began, last.started_at + last.last_age()?))
+    Some((began, last.last_at()?))
 }
 
 /// The longest distance between readings that is no gap: usual over the services of the fleet.
@@ -50,41 +48,26 @@ pub(crate) fn gone(fleet: &Fleet) -> BTreeSet<usize> {
 }
 
 pub(super) fn vanished(fleet: &Fleet) -> Option<Finding> {
-    let dropped = dropped_services(fleet);
-    let found: Vec<&FleetService> =
-        gone(fleet).difference(&dropped).map(|index| &fleet.services[*index]).collect();
-    let never = found.iter().filter(|service| observed(service).is_none()).count();
-    let were = |count: usize| format!("{} {}", several(count), if count == 1 { "was" } else { "were" });
+    let found: Vec<usize> = gone(fleet).difference(&dropped_services(fleet)).copied().collect();
+    let never = found.iter().filter(|index| observed(&fleet.services[**index]).is_none()).count();
     let parts = [(found.len() - never, "read no more before the end"), (never, "never read")];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|part| part.0 > 0)
-        .map(|(count, what)| format!("{} {what}", were(*count)))
-        .collect();
-    (!found.is_empty()).then(|| Finding {
-        kind: FindingKind::Vanished,
-        severity: Severity::Caution,
-        arms: arms_of(&found),
-        evidence: parts.join(", "),
-        services: found.iter().map(|service| service.name.clone()).collect(),
-    })
+    let part = |(count, what): &(usize, &str)| {
+        let verb = if *count == 1 { "was" } else { "were" };
+        format!("{} {verb} {what}", units::counted(*count, "service"))
+    };
+    let parts: Vec<String> = parts.iter().filter(|part| part.0 > 0).map(part).collect();
+    ended_early(fleet, &found, parts.join(", "))
 }
 
 /// Services that a person took out of a running trial.
 pub(super) fn dropped(fleet: &Fleet) -> Option<Finding> {
-    let found: Vec<&FleetService> =
-        dropped_services(fleet).into_iter().map(|index| &fleet.services[index]).collect();
-    let of_arm = |arm: usize| found.iter().filter(|service| service.arms.contains(&arm)).count();
-    let arms = arms_of(&found);
-    let counts: Vec<String> =
-        arms.iter().map(|arm| format!("{} of {}", of_arm(*arm), fleet.arms[*arm].name)).collect();
-    (!found.is_empty()).then(|| Finding {
-        kind: FindingKind::Dropped,
-        severity: Severity::Caution,
-        services: found.iter().map(|service| service.name.clone()).collect(),
-        evidence: format!("dropped from the running trial by a person: {}", counts.join(", ")),
-        arms,
-    })
+    let found: Vec<usize> = dropped_services(fleet).into_iter().collect();
+    let of_arm =
+        |arm: usize| found.iter().filter(|index| fleet.services[**index].arms.contains(&arm)).count();
+    let counts =
+        fleet.arms_of(&found).into_iter().map(|arm| format!("{} of {}", of_arm(arm), fleet.arms[arm].name));
+    let counts = counts.collect::<Vec<_>>().join(", ");
+    ended_early(fleet, &found, format!("dropped from the running trial by a person: {counts}"))
 }
 
 fn dropped_services(fleet: &Fleet) -> BTreeSet<usize> {
@@ -92,9 +75,9 @@ fn dropped_services(fleet: &Fleet) -> BTreeSet<usize> {
     dropped.filter_map(|event| event.service).collect()
 }
 
-fn arms_of(services: &[&FleetService]) -> Vec<usize> {
-    let arms: BTreeSet<usize> = services.iter().flat_map(|service| service.arms.iter().copied()).collect();
-    arms.into_iter().collect()
+fn ended_early(fleet: &Fleet, found: &[usize], evidence: String) -> Option<Finding> {
+    let finding = Finding::new(FindingKind::EndsEarly, Severity::Caution, evidence);
+    (!found.is_empty()).then(|| finding.of_arms(fleet.arms_of(found)).naming(fleet.names(found)))
 }
 
 /// The readings of the life that stands for a service.
@@ -147,19 +130,16 @@ fn of_arm(fleet: &Fleet, arm: usize, members: &[usize]) -> Option<Finding> {
         Some(gap) => format!("; the longest gap is {}", units::duration(gap)),
         None => String::new(),
     };
-    Some(Finding {
-        kind: FindingKind::LacksSamples,
-        // Few of an arm say little about it.
-        severity: if 2 * found.len() > members.len() { Severity::Caution } else { Severity::Note },
-        arms: vec![arm],
-        services: found.iter().map(|of| fleet.services[of.service].name.clone()).collect(),
-        evidence: format!(
-            "{} of {} {} missing readings: at least {:.0}% of the usual ones are there, usually one each {}{gap}",
-            several(found.len()),
-            fleet.arms[arm].name,
-            if found.len() == 1 { "has" } else { "have" },
-            100.0 * least,
-            units::duration(usual)
-        ),
-    })
+    let evidence = format!(
+        "{} of {} {} missing readings: at least {:.0}% of the usual ones are there, usually one each {}{gap}",
+        units::counted(found.len(), "service"),
+        fleet.arms[arm].name,
+        if found.len() == 1 { "has" } else { "have" },
+        100.0 * least,
+        units::duration(usual)
+    );
+    // Few of an arm say little about it.
+    let severity = if 2 * found.len() > members.len() { Severity::Caution } else { Severity::Note };
+    let names = found.iter().map(|of| fleet.services[of.service].name.clone()).collect();
+    Some(Finding::new(FindingKind::LacksSamples, severity, evidence).of_arm(arm).naming(names))
 }

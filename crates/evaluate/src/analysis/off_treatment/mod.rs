@@ -11,16 +11,16 @@ use heaptrial_model::units;
 use heaptrial_stats::median;
 
 use crate::analysis::curve::Curves;
+use crate::analysis::data::Data;
 use crate::analysis::fleet::Fleet;
-use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
+use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, Severity};
+use crate::analysis::thresholds::FEWEST_OF_A_GROUP;
 
 /// A service is as those of an arm within this factor of their median,
 const AS_ANOTHER: f64 = 1.3;
 /// and as those of none beyond this one.
 const AS_NONE: f64 = 2.0;
-/// Fewer services than these are outliers,
-const FEWEST_AS_NONE: usize = 3;
-/// and so is a smaller share.
+/// A smaller share are outliers.
 const LEAST_AS_NONE: f64 = 0.1;
 
 #[derive(Debug, Default)]
@@ -31,12 +31,8 @@ pub(crate) struct Search {
 }
 
 /// Looks for off-treatment services in every arm. `members` are positions of services by arm.
-pub(crate) fn search(
-    fleet: &Fleet,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-    curves: &Curves,
-) -> Search {
+pub(crate) fn search(data: Data<'_>, members: &[Vec<usize>], curves: &Curves) -> Search {
+    let fleet = data.fleet;
     let mut search = Search::default();
     contaminated(fleet, members, &mut search);
     // Who leaves a service out because of its memory leaves out what the trial is about. Only where nobody knows what
@@ -45,19 +41,10 @@ pub(crate) fn search(
         return search;
     }
     let near = nearest::Nearest::of(fleet, members, curves);
-    listed_twice(fleet, services, &near, &mut search);
-    search.findings.extend(mostly_as_another(fleet, services, members));
-    near.search(fleet, services, members, &mut search);
+    listed_twice(fleet, &near, &mut search);
+    search.findings.extend(mostly_as_another(data, members));
+    near.search(data, members, &mut search);
     search
-}
-
-/// Services by block: one on another server may differ by that alone.
-fn by_block(fleet: &Fleet, services: &[usize]) -> BTreeMap<u32, Vec<usize>> {
-    let mut blocks: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-    for index in services {
-        blocks.entry(fleet.services[*index].block).or_default().push(*index);
-    }
-    blocks
 }
 
 impl Search {
@@ -91,30 +78,26 @@ fn contaminated(fleet: &Fleet, members: &[Vec<usize>], search: &mut Search) {
             search.add(*index, OffTreatment { arm, like: None, proved: true, why });
         }
         if !services.is_empty() {
-            search.findings.push(Finding {
-                kind: FindingKind::Contaminated,
-                severity: Severity::Grave,
-                arms: vec![arm],
-                evidence: format!(
-                    "{} did not run the treatment of {}{}: {}",
-                    counted(services.len(), members.len()),
-                    fleet.arms[arm].name,
-                    if fleet.identities_proved { ", as proved in the processes" } else { "" },
-                    reasons.join("; ")
-                ),
-                services,
-            });
+            let evidence = format!(
+                "{} did not run the treatment of {}{}: {}",
+                counted(services.len(), members.len()),
+                fleet.arms[arm].name,
+                if fleet.identities_proved { ", as proved in the processes" } else { "" },
+                reasons.join("; ")
+            );
+            let finding = Finding::new(FindingKind::Contaminated, Severity::Grave, evidence);
+            search.findings.push(finding.of_arm(arm).naming(services));
         }
     }
 }
 
 /// Services that lists put into two arms.
-fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Nearest, search: &mut Search) {
+fn listed_twice(fleet: &Fleet, near: &nearest::Nearest, search: &mut Search) {
     let mut pairs: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
     for (index, service) in fleet.services.iter().enumerate() {
-        let arms: Vec<usize> = BTreeSet::from_iter(service.arms.iter().copied()).into_iter().collect();
-        for (place, first) in arms.iter().enumerate() {
-            for second in &arms[place + 1..] {
+        let arms: BTreeSet<usize> = service.arms.iter().copied().collect();
+        for first in &arms {
+            for second in arms.range(first + 1..) {
                 pairs.entry((*first, *second)).or_default().push(index);
             }
         }
@@ -136,29 +119,22 @@ fn listed_twice(fleet: &Fleet, services: &[ServiceResult], near: &nearest::Neare
         if fit(None) > 0 {
             parts.push(format!("of {} memory does not show where they belong", fit(None)));
         }
-        search.findings.push(Finding {
-            kind: FindingKind::InTwoArms,
-            severity: Severity::Grave,
-            arms: vec![first, second],
-            services: found.iter().map(|index| services[*index].name.clone()).collect(),
-            evidence: format!(
-                "{} listed in {} and in {}; {}",
-                if found.len() == 1 {
-                    "1 service is".to_owned()
-                } else {
-                    format!("{} services are", found.len())
-                },
-                name(first),
-                name(second),
-                parts.join(", ")
-            ),
-        });
+        let evidence = format!(
+            "{} {} listed in {} and in {}; {}",
+            units::counted(found.len(), "service"),
+            if found.len() == 1 { "is" } else { "are" },
+            name(first),
+            name(second),
+            parts.join(", ")
+        );
+        let finding = Finding::new(FindingKind::TreatmentUncertain, Severity::Grave, evidence);
+        search.findings.push(finding.of_arms(vec![first, second]).naming(fleet.names(&found)));
     }
 }
 
 /// Arms of which half or more of the services are as those of another arm, the control or beside it, and the rest as those of none:
 /// the median of such an arm is that of the other one.
-fn mostly_as_another(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<usize>]) -> Vec<Finding> {
+fn mostly_as_another(Data { fleet, services, .. }: Data<'_>, members: &[Vec<usize>]) -> Vec<Finding> {
     let level = |index: usize| services[index].level_bytes.or(services[index].final_bytes);
     let levels = |arm: usize| -> Vec<(usize, f64)> {
         let own = members[arm].iter().filter(|index| fleet.services[**index].arms.len() == 1);
@@ -181,27 +157,24 @@ fn mostly_as_another(fleet: &Fleet, services: &[ServiceResult], members: &[Vec<u
         let share = rest.len() as f64 / levels[arm].len().max(1) as f64;
         let usual = far(like, like).count() as f64 / levels[like].len().max(1) as f64;
         let most = 2 * as_another.len() >= levels[arm].len() && as_another.len() >= rest.len();
-        let few = rest.len() < FEWEST_AS_NONE || share < LEAST_AS_NONE || 2.0 * usual > share;
+        let few = rest.len() < FEWEST_OF_A_GROUP || share < LEAST_AS_NONE || 2.0 * usual > share;
         if !most || few || !(fleet.arms[arm].control || fleet.arms[like].control) {
             return None;
         }
         let at = |levels: Vec<f64>| median(&levels).map_or(String::new(), units::memory);
-        Some(Finding {
-            kind: FindingKind::MostlyAsAnotherArm,
-            severity: Severity::Grave,
-            arms: vec![arm],
-            services: as_another.iter().map(|own| services[own.0].name.clone()).collect(),
-            evidence: format!(
-                "{} of the {} services of {} are at {}, as those of {}, and {} others at {}, as those of no arm",
-                as_another.len(),
-                levels[arm].len(),
-                fleet.arms[arm].name,
-                at(as_another.iter().map(|own| own.1).collect()),
-                fleet.arms[like].name,
-                rest.len(),
-                at(rest)
-            ),
-        })
+        let evidence = format!(
+            "{} of the {} services of {} are at {}, as those of {}, and {} others at {}, as those of no arm",
+            as_another.len(),
+            levels[arm].len(),
+            fleet.arms[arm].name,
+            at(as_another.iter().map(|own| own.1).collect()),
+            fleet.arms[like].name,
+            rest.len(),
+            at(rest)
+        );
+        let names = as_another.iter().map(|own| services[own.0].name.clone()).collect();
+        let finding = Finding::new(FindingKind::MostlyAsAnotherArm, Severity::Grave, evidence);
+        Some(finding.of_arm(arm).naming(names))
     };
     let pairs = (0..members.len()).flat_map(|arm| (0..members.len()).map(move |like| (arm, like)));
     pairs.filter(|(arm, like)| arm != like).filter_map(|(arm, like)| of_pair(arm, like)).collect()

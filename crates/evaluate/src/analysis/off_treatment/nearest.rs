@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use heaptrial_stats::{median, quantile};
 use rayon::prelude::*;
 
-use super::{Search, by_block, counted};
+use super::{Search, counted};
 use crate::analysis::curve::{Apart, Curve, Curves};
+use crate::analysis::data::Data;
 use crate::analysis::fleet::Fleet;
 use crate::analysis::outcome::{Finding, FindingKind, OffTreatment, ServiceResult, Severity};
+use crate::analysis::thresholds::{FEWEST_OF_A_GROUP, USUAL_SHARE};
 
 /// A service off treatment is this many times nearer to another arm than to its own,
 const NEARER: f64 = 3.0;
@@ -17,7 +19,6 @@ const NEAR: f64 = 0.25;
 /// and from its own further than this many times the distance that one in ten exceeds of the services that are nearest to their
 /// own arm: 4 standard deviations, which of 200 services whose levels are normal one reaches in 80 fleets,
 const BEYOND: f64 = 2.5;
-const TAIL_SHARE: f64 = 0.9;
 /// and further than a factor of 1.2.
 const FAR: f64 = 0.182;
 /// Services of another arm are as far from theirs by this share of the distance,
@@ -26,8 +27,6 @@ const AS_FAR: f64 = 0.8;
 const AS_MANY: f64 = 0.5;
 /// Two arms of which such a share each is as the other have services of two sizes: few are listed in the wrong one of them.
 const OF_TWO_SIZES: f64 = 0.25;
-/// An arm of fewer services has no shape of its own.
-const FEWEST_SERVICES: usize = 3;
 
 /// Distances between services and arms on their server: mean absolute differences of logarithms over age.
 #[derive(Debug)]
@@ -42,7 +41,7 @@ impl Nearest {
     pub(crate) fn of(fleet: &Fleet, members: &[Vec<usize>], curves: &Curves) -> Self {
         let near = Self::beside(fleet, members, curves);
         let staying = |(arm, members): (usize, &Vec<usize>)| -> Vec<usize> {
-            members.iter().copied().filter(|index| near.elsewhere(fleet, *index, arm).is_none()).collect()
+            members.iter().copied().filter(|index| near.elsewhere(*index, arm).is_none()).collect()
         };
         let staying: Vec<Vec<usize>> = members.iter().enumerate().map(staying).collect();
         if staying == members { near } else { Self::beside(fleet, &staying, curves) }
@@ -50,18 +49,17 @@ impl Nearest {
 
     /// The distances from the curves of `members`, positions of services by arm.
     fn beside(fleet: &Fleet, members: &[Vec<usize>], curves: &Curves) -> Self {
-        // By arm and block: the services, and their curve.
-        type Groups = BTreeMap<u32, (Vec<usize>, Curve)>;
+        // By arm and block, as one on another server may differ by that alone: the curve of the services, and they.
+        type Groups = BTreeMap<u32, (Curve, Vec<usize>)>;
         let groups: Vec<Groups> = members
             .iter()
             .map(|members| {
-                let enough =
-                    by_block(fleet, members).into_iter().filter(|own| own.1.len() >= FEWEST_SERVICES);
-                let with_curve = |(block, own): (u32, Vec<usize>)| {
-                    let curve = curves.median_of(&own, None);
-                    (block, (own, curve))
-                };
-                enough.map(with_curve).collect()
+                let mut blocks: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+                for index in members {
+                    blocks.entry(fleet.services[*index].block).or_default().push(*index);
+                }
+                blocks.retain(|_, own| own.len() >= FEWEST_OF_A_GROUP);
+                blocks.into_iter().map(|(block, own)| (block, (curves.median_of(&own, None), own))).collect()
             })
             .collect();
         let apart: Vec<Vec<Option<Apart>>> = (0..fleet.services.len())
@@ -69,7 +67,7 @@ impl Nearest {
             .map(|service| {
                 let own = &fleet.services[service];
                 let to = |arm: usize| {
-                    let (group, curve) = groups[arm].get(&own.block)?;
+                    let (curve, group) = groups[arm].get(&own.block)?;
                     // Its own memory must not pull the curve that it is held against.
                     let pulls = own.arms.contains(&arm) && Curves::pulls(group.len());
                     let without = pulls.then(|| curves.median_of(group, Some(service)));
@@ -79,60 +77,49 @@ impl Nearest {
             })
             .collect();
         let mut near = Self { apart, usual: Vec::new() };
-        near.usual =
-            members.iter().enumerate().map(|(arm, members)| near.usual(fleet, arm, members)).collect();
+        near.usual = members.iter().enumerate().map(|(arm, members)| near.usual(arm, members)).collect();
         near
     }
 
-    fn usual(&self, fleet: &Fleet, arm: usize, members: &[usize]) -> Option<f64> {
+    fn usual(&self, arm: usize, members: &[usize]) -> Option<f64> {
         let own = |index: &usize| self.distance(*index, arm);
         let settled = |index: &&usize| {
-            let other = self.nearest(fleet, **index, arm).map_or(f64::INFINITY, |near| near.1);
+            let other = self.nearest(**index, arm).map_or(f64::INFINITY, |near| near.1);
             own(index).is_some_and(|own| own <= other)
         };
         let settled: Vec<f64> = members.iter().filter(settled).filter_map(own).collect();
-        quantile(&settled, TAIL_SHARE).map(|distance| BEYOND * distance)
+        quantile(&settled, USUAL_SHARE).map(|distance| BEYOND * distance)
     }
 
     /// Which of two arms a service clearly fits.
     pub(crate) fn fits(&self, service: usize, first: usize, second: usize) -> Option<usize> {
         let (a, b) = (self.distance(service, first)?, self.distance(service, second)?);
-        if a * NEARER <= b {
-            Some(first)
-        } else if b * NEARER <= a {
-            Some(second)
-        } else {
-            None
-        }
+        let is_first = (a * NEARER <= b).then_some(first);
+        is_first.or_else(|| (b * NEARER <= a).then_some(second))
     }
 
     /// The arm that a service is nearest to, other than `but`.
-    pub(crate) fn nearest(&self, fleet: &Fleet, service: usize, but: usize) -> Option<(usize, f64)> {
-        let others = (0..fleet.arms.len()).filter(|arm| *arm != but);
+    fn nearest(&self, service: usize, but: usize) -> Option<(usize, f64)> {
+        let others = (0..self.apart[service].len()).filter(|arm| *arm != but);
         others.filter_map(|arm| Some((arm, self.distance(service, arm)?))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    pub(crate) fn distance(&self, service: usize, arm: usize) -> Option<f64> {
+    fn distance(&self, service: usize, arm: usize) -> Option<f64> {
         Some(self.apart[service][arm]?.distance)
     }
 
     /// Whether a service keeps its distance from an arm over age. One that leaks passes the levels of other arms.
-    pub(crate) fn keeps_beside(&self, service: usize, arm: usize) -> bool {
+    fn keeps_beside(&self, service: usize, arm: usize) -> bool {
         self.apart[service][arm].and_then(|apart| apart.drift).is_none_or(|drift| drift.abs() < FAR)
     }
 
     /// Finds services whose memory goes as another arm's.
-    pub(crate) fn search(
-        &self,
-        fleet: &Fleet,
-        services: &[ServiceResult],
-        members: &[Vec<usize>],
-        search: &mut Search,
-    ) {
+    pub(crate) fn search(&self, data: Data<'_>, members: &[Vec<usize>], search: &mut Search) {
+        let fleet = data.fleet;
         // What a list explains is said there.
         let of_arm = |arm: usize| -> Vec<Found> {
             let open = members[arm].iter().filter(|index| !search.is_off_treatment(**index, arm));
-            open.filter_map(|index| self.off_treatment(fleet, *index, arm)).collect()
+            open.filter_map(|index| self.off_treatment(*index, arm)).collect()
         };
         let found: Vec<Vec<Found>> = (0..members.len()).map(of_arm).collect();
         let share = |arm: usize, like: usize| {
@@ -145,7 +132,7 @@ impl Nearest {
                 // Where many of either are as the other, both arms have services of two sizes.
                 let of_two_sizes = share(arm, like).min(share(like, arm)) >= OF_TWO_SIZES;
                 let of_group: Vec<usize> = group.iter().map(|found| found.service).collect();
-                if of_two_sizes || is_apart_in_both(fleet, services, (own_members, theirs), &of_group) {
+                if of_two_sizes || is_apart_in_both(data, (own_members, theirs), &of_group) {
                     continue;
                 }
                 let middle = |distance: fn(&Found) -> f64| {
@@ -164,35 +151,31 @@ impl Nearest {
                     );
                     search.add(found.service, OffTreatment { arm, like: Some(like), proved: false, why });
                 }
-                search.findings.push(Finding {
-                    kind: FindingKind::NearerToAnotherArm,
-                    severity: Severity::Grave,
-                    arms: vec![arm, like],
-                    services: of_group.iter().map(|index| services[*index].name.clone()).collect(),
-                    evidence: format!(
-                        "the memory of {} of {} behaves as that of {name}: over age it is a factor of {:.2} from its own arm \
-                         and {:.2} from that one (medians)",
-                        counted(group.len(), own_members.len()),
-                        fleet.arms[arm].name,
-                        own.exp(),
-                        other.exp()
-                    ),
-                });
+                let evidence = format!(
+                    "the memory of {} of {} behaves as that of {name}: over age it is a factor of {:.2} from its own arm \
+                     and {:.2} from that one (medians)",
+                    counted(group.len(), own_members.len()),
+                    fleet.arms[arm].name,
+                    own.exp(),
+                    other.exp()
+                );
+                let finding = Finding::new(FindingKind::NearerToAnotherArm, Severity::Grave, evidence);
+                search.findings.push(finding.of_arms(vec![arm, like]).naming(fleet.names(&of_group)));
             }
         }
     }
 
     /// A service whose memory goes as another arm's, and not as its own.
-    fn elsewhere(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<Found> {
+    fn elsewhere(&self, service: usize, arm: usize) -> Option<Found> {
         let own = self.distance(service, arm)?;
-        let (like, other) = self.nearest(fleet, service, arm)?;
+        let (like, other) = self.nearest(service, arm)?;
         let goes_there = own >= NEARER * other && other < NEAR && self.keeps_beside(service, like);
         (goes_there && own >= FAR).then_some(Found { service, like, own, other })
     }
 
-    fn off_treatment(&self, fleet: &Fleet, service: usize, arm: usize) -> Option<Found> {
+    fn off_treatment(&self, service: usize, arm: usize) -> Option<Found> {
         let usual = self.usual[arm]?;
-        self.elsewhere(fleet, service, arm).filter(|found| found.own >= usual)
+        self.elsewhere(service, arm).filter(|found| found.own >= usual)
     }
 }
 
@@ -207,12 +190,8 @@ struct Found {
 
 /// Whether services of the other arm (`members.1`) are as far from most of theirs as `group` is from most of its own, in the same
 /// direction and a like share: a few services of either arm are large, and the large ones of one may need what most of the other do.
-fn is_apart_in_both(
-    fleet: &Fleet,
-    services: &[ServiceResult],
-    members: (&[usize], &[usize]),
-    group: &[usize],
-) -> bool {
+fn is_apart_in_both(data: Data<'_>, members: (&[usize], &[usize]), group: &[usize]) -> bool {
+    let Data { fleet, services, .. } = data;
     let Some(block) = group.first().map(|index| fleet.services[*index].block) else { return false };
     let offsets = |members: &[usize]| -> Option<Vec<(usize, f64)>> {
         let own = || members.iter().copied().filter(|index| fleet.services[*index].block == block);

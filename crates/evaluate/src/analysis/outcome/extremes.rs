@@ -38,7 +38,6 @@ pub struct Extremes {
     pub most: Option<usize>,
 }
 
-/// An arm in the order.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ArmPlace {
     pub arm: usize,

@@ -3,7 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Something odd about the data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     pub kind: FindingKind,
@@ -30,59 +29,43 @@ pub enum Severity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {
-    /// Hosts of the plan that are not in the data.
-    HostsMissing,
-    /// Readings of lives that are in the ledger, and not where readings are taken from.
-    ReadingsMissing,
+    /// Hosts of the plan, or readings of hosts, that are not in the data.
+    DataMissing,
     /// Services of a trial have another arm or block than was drawn for them.
     AssignedByHand,
     /// An arm does not do the same on every host.
     DiffersByHost,
     /// A life whose proved identity is not its arm's treatment.
     Contaminated,
-    /// A service in two arms.
-    InTwoArms,
+    /// A service in two arms, or a life that spans a change of treatment.
+    TreatmentUncertain,
     /// Half or more of an arm's services behave as those of another arm, and the rest as those of none.
     MostlyAsAnotherArm,
     /// A service whose memory behaves as that of another arm.
     NearerToAnotherArm,
-    /// A life that spans a change of treatment.
-    SpansTreatmentChange,
-    /// Services that are read no more before the end.
-    Vanished,
-    /// Services that a person took out of a running trial.
-    Dropped,
+    /// Services that are read no more before the end, or were taken out; or all that came after a time, as asked for.
+    EndsEarly,
     /// Services that lack readings, or were not read for long.
     LacksSamples,
     /// Services without a known start.
     AgeUnknown,
-    /// Arms whose median ages are not equal.
+    /// Arms whose ages are not equal, that never ran at the same time, or that are compared far below the age that was reached.
     UnequalAge,
-    /// Arms that never ran at the same time.
-    NeverConcurrent,
-    /// Services that were restarted more often than the control's, which nobody planned.
-    RestartedMoreOften,
-    /// Services are compared at an age far below that of most.
-    ComparedYoung,
-    /// Services that are read and in no level, as they were restarted not long ago or not read in time.
-    WithoutLevel,
+    /// Services in no level, as they are young or were not read in time, or in blocks or on servers without the control.
+    NotCompared,
     /// Services of an arm ran several builds, or with several settings.
     SeveralBuilds,
     /// Services have memory in swap that the metric does not count.
     Swapped,
-    /// Services reached the memory that they may use.
-    LimitReached,
-    /// The host's memory runs out if all arms go on growing.
-    HostRunsFull,
+    /// Services reached the memory that they may use, or freed some in distress; or the host's runs out if all arms grow on.
+    MemoryRunsShort,
     /// Some services of an arm bloat, and the arm as a whole does not.
     SomeBloat,
     /// An arm with too few services.
     FewServices,
     /// The identity of services was not proved.
     IdentityNotProved,
-    /// Services in blocks, or on servers of an import, without a service of the control: no comparison uses them.
-    WithoutControl,
-    /// Services crash, are killed or restart by themselves, and more of them than of the control.
+    /// Services crash, are killed or restarted, which nobody planned, and more of them than of the control.
     FailsMoreOften,
     /// Services do less work than those of the control.
     WorkBelowControl,
@@ -90,13 +73,26 @@ pub enum FindingKind {
     WorkUnknown,
     /// Services lost a flag of their network that those of the control have.
     FlagLost,
-    /// The program's own out-of-memory handler freed memory.
-    OomHandler,
-    /// What came after a time is left out, as asked for.
-    LeftOutAfter,
 }
 
 impl Finding {
+    /// About all arms, and no service by name.
+    pub(crate) fn new(kind: FindingKind, severity: Severity, evidence: String) -> Self {
+        Self { kind, severity, arms: Vec::new(), services: Vec::new(), evidence }
+    }
+
+    pub(crate) fn of_arm(self, arm: usize) -> Self {
+        self.of_arms(vec![arm])
+    }
+
+    pub(crate) fn of_arms(self, arms: Vec<usize>) -> Self {
+        Self { arms, ..self }
+    }
+
+    pub(crate) fn naming(self, services: Vec<String>) -> Self {
+        Self { services, ..self }
+    }
+
     /// Whether it bears on what is said of an arm: it is about all arms, about this one, or about the control to which it is
     /// compared. That some services of the control bloat says nothing against another arm.
     pub fn bears_on(&self, arm: usize, control: Option<usize>) -> bool {

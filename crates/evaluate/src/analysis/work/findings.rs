@@ -1,33 +1,26 @@
 //! What of work an operator must know before memory is compared.
 
 use heaptrial_model::units;
-use heaptrial_stats::fisher_fewer;
 
 use super::freed;
-use crate::analysis::fleet::Fleet;
+use crate::analysis::data::Data;
 use crate::analysis::outcome::{
-    ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, ServiceResult, Severity,
-    WorkStanding,
+    ArmResult, ArmWork, Estimate, Finding, FindingKind, FlagCount, MeasureResult, Severity, WorkStanding,
 };
+use crate::analysis::shares::{Share, is_shown};
 
 /// Work below this share of the control's is a finding, if its interval lies below 1.
 const LESS_WORK: f64 = 0.9;
-/// An exact test up to this p-value is no accident.
-const ALPHA: f64 = 0.05;
 /// A flag that this much smaller a share has is a finding even where the test cannot show it.
 const SHARE_LOST: f64 = 0.5;
 
-pub(crate) fn findings(
-    fleet: &Fleet,
-    services: &[ServiceResult],
-    members: &[Vec<usize>],
-    arms: &[ArmResult],
-) -> Vec<Finding> {
-    let control = fleet.arms.iter().position(|arm| arm.control);
+pub(crate) fn findings(data: Data<'_>, members: &[Vec<usize>], arms: &[ArmResult]) -> Vec<Finding> {
+    let fleet = data.fleet;
+    let control = fleet.control();
     let mut findings = Vec::new();
     for (arm, result) in arms.iter().enumerate() {
         let Some(work) = &result.work else { continue };
-        let name = &fleet.arms[arm].name;
+        let name = data.name(arm);
         let of_control = control.filter(|control| *control != arm).and_then(|c| arms[c].work.as_ref());
         if let Some(of_control) = of_control {
             findings.extend(less_work(name, arm, (work, of_control), result));
@@ -35,19 +28,16 @@ pub(crate) fn findings(
             findings.extend(lost_flags(name, arm, work, of_control));
         }
         if work.oom_services > 0 {
-            let who = |index: &&usize| freed(&fleet.services[**index]) > 0.0;
-            findings.push(Finding {
-                kind: FindingKind::OomHandler,
-                severity: Severity::Caution,
-                arms: vec![arm],
-                services: members[arm].iter().filter(who).map(|i| services[*i].name.clone()).collect(),
-                evidence: format!(
-                    "the program's own out-of-memory handler freed {} in {} of {} services of {name}",
-                    units::memory(work.oom_bytes),
-                    work.oom_services,
-                    members[arm].len()
-                ),
-            });
+            let who = |index: &usize| freed(&fleet.services[*index]) > 0.0;
+            let who: Vec<usize> = members[arm].iter().copied().filter(who).collect();
+            let evidence = format!(
+                "the program's own out-of-memory handler freed {} in {} of {} services of {name}",
+                units::memory(work.oom_bytes),
+                work.oom_services,
+                members[arm].len()
+            );
+            let finding = Finding::new(FindingKind::MemoryRunsShort, Severity::Caution, evidence);
+            findings.push(finding.of_arm(arm).naming(fleet.names(&who)));
         }
     }
     findings
@@ -59,18 +49,13 @@ fn less_work(
     (work, of_control): (&ArmWork, &ArmWork),
     result: &ArmResult,
 ) -> Option<Finding> {
-    let less: Vec<&MeasureResult> = work
-        .measures
-        .iter()
-        .filter(|measure| {
-            let estimate = measure.of_work();
-            // Without an interval nothing is shown, but a reader must know where to look.
-            let is_less = |estimate: Estimate| {
-                estimate.value < LESS_WORK && estimate.high.is_none_or(|high| high < 1.0)
-            };
-            measure.standing == WorkStanding::ClearlyLess || estimate.is_some_and(is_less)
-        })
-        .collect();
+    // Without an interval nothing is shown, but a reader must know where to look.
+    let may_be_less =
+        |estimate: Estimate| estimate.value < LESS_WORK && estimate.high.is_none_or(|high| high < 1.0);
+    let is_less = |measure: &&MeasureResult| {
+        measure.standing == WorkStanding::ClearlyLess || measure.of_work().is_some_and(may_be_less)
+    };
+    let less: Vec<&MeasureResult> = work.measures.iter().filter(is_less).collect();
     let less_of = |measure: &&MeasureResult| less_of(name, measure, of_control.measure(&measure.name));
     let evidence = less.iter().map(less_of).collect::<Vec<_>>().join("; ");
     let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
@@ -83,18 +68,11 @@ fn less_work(
             units::ratio(ratio.estimate.value)
         )
     });
-    (!less.is_empty()).then(|| Finding {
-        kind: FindingKind::WorkBelowControl,
-        // Less by more than the margin is shown; less than all of it is not.
-        severity: if work.standing == WorkStanding::ClearlyLess {
-            Severity::Grave
-        } else {
-            Severity::Caution
-        },
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: evidence + &for_each,
-    })
+    // Less by more than the margin is shown; less than all of it is not.
+    let is_shown = work.standing == WorkStanding::ClearlyLess;
+    let severity = if is_shown { Severity::Grave } else { Severity::Caution };
+    let finding = Finding::new(FindingKind::WorkBelowControl, severity, evidence + &for_each);
+    (!less.is_empty()).then(|| finding.of_arm(arm))
 }
 
 /// What an arm did of a measure in proportion to the control.
@@ -130,16 +108,11 @@ fn unknown_work(name: &str, arm: usize, work: &ArmWork, of_control: &ArmWork) ->
         .filter(|measure| is_known(measure) && 2 * measure.services < measure.of)
         .map(|measure| measure.name.as_str())
         .collect();
-    (!missing.is_empty()).then(|| Finding {
-        kind: FindingKind::WorkUnknown,
-        severity: Severity::Caution,
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: format!(
-            "{} of the control were counted, and not of half of the services of {name}",
-            missing.join(", ")
-        ),
-    })
+    let missing_of = missing.join(", ");
+    let evidence =
+        format!("{missing_of} of the control were counted, and not of half of the services of {name}");
+    let finding = Finding::new(FindingKind::WorkUnknown, Severity::Caution, evidence);
+    (!missing.is_empty()).then(|| finding.of_arm(arm))
 }
 
 fn lost_flags(name: &str, arm: usize, work: &ArmWork, control: &ArmWork) -> Option<Finding> {
@@ -147,11 +120,10 @@ fn lost_flags(name: &str, arm: usize, work: &ArmWork, control: &ArmWork) -> Opti
     let mut shown = false;
     for flag in &work.flags {
         let Some(usual) = control.flags.iter().find(|other| other.name == flag.name) else { continue };
-        let share = |count: &FlagCount| f64::from(count.with) / f64::from(count.of.max(1));
-        let pair = |count: &FlagCount| (count.with as usize, count.of as usize);
-        let p = fisher_fewer(pair(flag), pair(usual));
-        if p <= ALPHA || share(usual) - share(flag) >= SHARE_LOST {
-            shown |= p <= ALPHA;
+        let share = |count: &FlagCount| Share { with: count.with as usize, of: count.of as usize };
+        let p = share(flag).fewer_than(share(usual));
+        if is_shown(p) || share(usual).value() - share(flag).value() >= SHARE_LOST {
+            shown |= is_shown(p);
             lost.push(format!(
                 "{} {} of {} against {} of {} (exact test, p {})",
                 flag.name,
@@ -163,11 +135,8 @@ fn lost_flags(name: &str, arm: usize, work: &ArmWork, control: &ArmWork) -> Opti
             ));
         }
     }
-    (!lost.is_empty()).then(|| Finding {
-        kind: FindingKind::FlagLost,
-        severity: if shown { Severity::Grave } else { Severity::Caution },
-        arms: vec![arm],
-        services: Vec::new(),
-        evidence: format!("fewer services of {name} have a flag than of the control: {}", lost.join(", ")),
-    })
+    let severity = if shown { Severity::Grave } else { Severity::Caution };
+    let evidence = format!("fewer services of {name} have a flag than of the control: {}", lost.join(", "));
+    let finding = Finding::new(FindingKind::FlagLost, severity, evidence);
+    (!lost.is_empty()).then(|| finding.of_arm(arm))
 }

@@ -4,9 +4,7 @@ use super::{Counts, Measure};
 use crate::analysis::age::Ages;
 use crate::analysis::fleet::{FleetLife, FleetService};
 use crate::analysis::outcome::{ServiceWork, Settings};
-
-/// A rate needs readings over this share of its window.
-const COVERED_SHARE: f64 = 0.5;
+use crate::analysis::thresholds::ENOUGH;
 
 /// The work of a service by each of its measures, over the time over which its memory is compared.
 pub(crate) fn of_service(service: &FleetService, ages: &Ages, settings: &Settings) -> Vec<ServiceWork> {
@@ -40,7 +38,7 @@ fn of_measure(service: &FleetService, name: &str, ages: &Ages, settings: &Settin
     for Span { measure, from, to, .. } in spans.iter().copied() {
         let Some((risen, over)) = increase(&measure.counter, from, to) else { continue };
         // The first reading is seldom at the very beginning of the window.
-        if to.is_finite() && over < COVERED_SHARE * (to - from) {
+        if to.is_finite() && over < ENOUGH * (to - from) {
             continue;
         }
         counted += risen;

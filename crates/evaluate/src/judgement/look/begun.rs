@@ -16,7 +16,6 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// As the events of a trial say.
     pub fn read(store: &Store, trial: &TrialRecord) -> Result<Self, StoreError> {
         let first = |kind| -> Result<BTreeMap<Option<i64>, i64>, StoreError> {
             Ok(store.first_events(trial.id, kind)?.into_iter().collect())

@@ -35,19 +35,16 @@ pub enum LookState {
     Open(Vec<String>),
     /// None was taken, and the trial ended before the first one.
     Ended {
-        /// Number of the first one.
         number: u32,
         /// When the trial ended, RFC 3339 in UTC.
         at: String,
     },
     NotDue {
-        /// Number of the first one.
         number: u32,
         /// When it is due, RFC 3339 in UTC.
         at: String,
         seconds: f64,
     },
-    /// The plan of the trial has no looks.
     NoLooks,
 }
 
@@ -72,7 +69,6 @@ pub struct Look {
     pub taken_us: i64,
     /// When the next one is planned, in microseconds since 1970; `None` after the last one.
     pub next_wall_us: Option<i64>,
-    /// Whether the trial ended before the next one.
     pub ended_before_next: bool,
 }
 
@@ -140,7 +136,6 @@ pub fn planned_at(store: &Store, trial: &TrialRecord, number: u32) -> Result<Opt
     Ok(Some(Begun::read(store, trial)?.at_us.saturating_add(look.planned_us)))
 }
 
-/// A look that was taken already.
 pub fn recorded(store: &Store, trial_id: i64, number: u32) -> Result<Option<LookRecord>, JudgementError> {
     Ok(store.looks(trial_id)?.into_iter().find(|look| look.number == number))
 }
@@ -179,7 +174,7 @@ pub fn take(
     let next = next.map(|look| at.saturating_add(look.planned_us));
     let ends = |next: &i64| trial.ended_wall_us.is_some_and(|ended| ended < *next);
     let ended_before_next = next.is_some_and(|next| ends(&next));
-    let judgement = Judgement::of_hosts(store, rows, fleet, found.analysis.clone())?;
+    let judgement = Judgement::with(store, rows, fleet, found.analysis.clone(), None, options)?;
     Ok(Look {
         judgement,
         found,
@@ -218,7 +213,7 @@ pub fn peek(store: &Store, trial_id: i64, now_us: i64, options: &Options) -> Res
     let analysis = analyse(&fleet, &options.settings);
     let last_us = reach::last_tick(store, trial_id, rows.until_us.min(now_us))?;
     Ok(Peek {
-        judgement: Judgement::of_hosts(store, rows, fleet, analysis)?,
+        judgement: Judgement::with(store, rows, fleet, analysis, None, options)?,
         looks: schedule(store, &trial)?.len() as u32,
         last_us,
     })
@@ -236,22 +231,16 @@ fn trial(store: &Store, trial_id: i64) -> Result<TrialRecord, JudgementError> {
     }
 }
 
-/// What of a recorded look the next one needs.
-#[derive(Deserialize)]
-struct Recorded {
-    arms: Vec<RecordedArm>,
-}
-
+/// What of an arm of a recorded look the next one needs.
 #[derive(Deserialize)]
 struct RecordedArm {
     standing: LookStanding,
 }
 
-/// Where arms stood at a recorded look.
 fn standings(store: &Store, look: &LookRecord) -> Result<Vec<LookStanding>, JudgementError> {
-    let found = Recorded::deserialize(&look.outcome).map_err(|error| {
+    let found = Vec::<RecordedArm>::deserialize(&look.outcome["arms"]).map_err(|error| {
         let (path, number) = (store.path().display(), look.number);
         JudgementError::Failed(format!("{path}: look {number} cannot be read as it is stored: {error}"))
     })?;
-    Ok(found.arms.iter().map(|arm| arm.standing).collect())
+    Ok(found.iter().map(|arm| arm.standing).collect())
 }

@@ -4,24 +4,21 @@ use heaptrial_stats::median;
 use heaptrial_store::{Store, Tick, TrialRecord};
 
 use super::schedule::Scheduled;
+use crate::analysis::longest_distance;
 use crate::judgement::JudgementError;
 use crate::judgement::rows::rfc3339;
 
-/// Readings that may be missing right before a look,
-const INTERVALS: f64 = 5.0;
-/// or this share of the time after which it is planned, whichever is longer: an agent that is restarted
-/// then is no reason to refuse.
+/// Readings may be missing right before a look for this share of the time after which it is planned, if that is longer than what
+/// makes a gap: an agent that is restarted then is no reason to refuse.
 const SHARE: f64 = 0.01;
 
 /// What to do about a look at data that do not reach its time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gaps {
     Refused,
-    /// It is taken, and says so.
     Accepted,
 }
 
-/// The data of a look.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reach {
     /// The last reading before its time, in microseconds since 1970.
@@ -111,7 +108,9 @@ impl<'a> HostReach<'a> {
     }
 
     fn reaches(&self, gap_us: f64, share_us: f64) -> bool {
-        self.last_us.is_some() && self.ended_us.is_none() && gap_us <= share_us.max(INTERVALS * self.usual_us)
+        self.last_us.is_some()
+            && self.ended_us.is_none()
+            && gap_us <= share_us.max(longest_distance(self.usual_us, 0.0))
     }
 }
 

@@ -1,14 +1,10 @@
 //! The looks that a field trial's plan fixed in advance.
 
-use heaptrial_stats::look_alphas;
+use heaptrial_stats::{ALPHA, look_alphas};
 use heaptrial_store::{LookRecord, Store, TrialRecord};
 
 use crate::judgement::JudgementError;
 
-/// The error probability of all looks of a trial together, over all its arms.
-pub(crate) const ALPHA: f64 = 0.05;
-
-/// A look to come or past.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Scheduled {
     pub(crate) number: u32,
@@ -47,7 +43,6 @@ pub struct PlannedLook {
     pub taken: Option<LookRecord>,
 }
 
-/// All looks of a trial.
 pub(crate) fn planned(store: &Store, trial: &TrialRecord) -> Result<Vec<PlannedLook>, JudgementError> {
     let schedule = schedule(store, trial)?;
     if schedule.is_empty() {

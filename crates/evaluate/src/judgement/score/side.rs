@@ -15,7 +15,6 @@ const OWN_PARAMETERS: [&str; 3] = ["consensuses", "together", "memory_accounting
 /// Facts of the host that change what a relay needs.
 const HOST_FACTS: [&str; 5] = ["userland", "os", "architecture", "page_size_bytes", "thp_mode"];
 
-/// A trial that a score is made from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scored {
     pub name: String,
@@ -117,11 +116,6 @@ impl Side {
             arms: rows.arms.iter().map(|record| record.arm.clone()).collect(),
             fleet,
         }
-    }
-
-    /// The position of its control.
-    pub(super) fn control(&self) -> Option<usize> {
-        self.arms.iter().position(|arm| arm.control)
     }
 
     /// Grave findings on an arm of `arms` or on all, in words.

@@ -163,7 +163,7 @@ fn take(
     let taken = look::take(store, trial.id, number, now_us, gaps, &Options::default())
         .map_err(|error| Failure::from(error).hint(accept))?;
     let findings = &taken.judgement.analysis.findings;
-    let missing = findings.iter().find(|finding| finding.kind == FindingKind::ReadingsMissing);
+    let missing = findings.iter().find(|finding| finding.kind == FindingKind::DataMissing);
     if let (Gaps::Refused, Some(missing)) = (gaps, missing) {
         return Err(Failure::refused(format!(
             "{}. A look is taken once, over all services: gather these hosts again, or take it without them with --accept-gap",

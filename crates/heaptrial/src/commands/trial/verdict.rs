@@ -78,9 +78,8 @@ pub fn run(options: &VerdictOptions, global: &GlobalOptions) -> Result<Answer, F
 
 /// Refuses what is no verdict for other hosts: a trial of which a part is missing, or that was not drawn at random.
 fn require_whole(judgement: &Judgement) -> Result<(), Failure> {
-    use FindingKind::{AssignedByHand, HostsMissing, ReadingsMissing};
-    let is_no_verdict =
-        |finding: &&Finding| matches!(finding.kind, HostsMissing | ReadingsMissing | AssignedByHand);
+    use FindingKind::{AssignedByHand, DataMissing};
+    let is_no_verdict = |finding: &&Finding| matches!(finding.kind, DataMissing | AssignedByHand);
     match judgement.analysis.findings.iter().find(is_no_verdict) {
         Some(finding) => Err(Failure::refused(format!(
             "{}. A verdict is of a trial that was drawn at random, with the readings of all of its hosts and services",
@@ -117,8 +116,10 @@ pub(crate) fn of(judgement: &Judgement, wanted: &str) -> Result<Verdict, Failure
 /// which one alone is here, it has the arm's services there.
 fn objections_and_caveats(judgement: &Judgement, arm: usize, control: usize) -> (Vec<String>, Vec<String>) {
     let name = &judgement.fleet.arms[arm].name;
-    let is_of_hosts =
-        |reason: &Reason| matches!(reason, Reason::Finding { kind: FindingKind::HostsMissing, .. });
+    let is_of_hosts = |reason: &Reason| {
+        matches!(reason, Reason::Finding { kind: FindingKind::DataMissing, .. })
+            && judgement.rows.parts.is_empty()
+    };
     let found = objections(&judgement.analysis, arm, control).into_iter();
     let found = found.filter(|objection| !is_of_hosts(&objection.reason));
     // How an arm grows is what gates look at, wave after wave.
