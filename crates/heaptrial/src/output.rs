@@ -40,10 +40,11 @@ impl fmt::Display for Table {
     }
 }
 
-/// Of the terminal that standard output is, in columns.
+/// Of the terminal that standard output is, in columns, or as COLUMNS says.
 pub fn width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|width| *width > 0)
+    let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    let size = || Some(usize::from(rustix::termios::tcgetwinsize(io::stdout()).ok()?.ws_col));
+    said.or_else(size).filter(|width| *width > 0)
 }
 
 /// The first few of several names, and how many more there are.

@@ -146,7 +146,9 @@ fn show(host: &Container, arguments: &str) -> Result<(), Failure> {
     println!("$ heaptrial {arguments}");
     std::io::stdout().flush()?;
     let mut command = host.try_command("/usr/bin/env")?;
-    command.args(["-C", "/root", "HOME=/root", "/ht/heaptrial"]).args(arguments.split_whitespace());
+    command
+        .args(["-C", "/root", "HOME=/root", "COLUMNS=80", "/ht/heaptrial"])
+        .args(arguments.split_whitespace());
     let status = command.stdin(Stdio::null()).status()?;
     println!();
     match status.code() {
