@@ -72,6 +72,7 @@ pub fn growth(bytes_per_hour: f64, pace: Pace) -> String {
 pub fn ratio(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude {
+        _ if magnitude >= 999_999.5 => format!("{value:.0e}"),
         _ if magnitude >= 999.5 => {
             format!("{}{}", if value < 0.0 { "-" } else { "" }, count(magnitude.round() as u64))
         }

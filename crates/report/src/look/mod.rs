@@ -265,8 +265,9 @@ impl Document for LookReport {
         let splits = self.arms.iter().enumerate();
         let splits = splits.map(|(place, arm)| (place, arm.name.as_str(), arm.control, arm.memory_split));
         let split = arms::split(splits);
-        let heading = "Where the memory is, of one service of each arm on this host";
-        blocks.extend(split.map(|table| Block::Table(heading.to_owned(), table)));
+        let heading = "Where the memory is, of one service of each arm on this host".to_owned();
+        let block = |table| [Block::Heading(heading.clone()), Block::Table(heading.clone(), table)];
+        blocks.extend(split.map(block).into_iter().flatten());
         let caveats = self.caveats();
         if !caveats.is_empty() {
             blocks.extend([Block::Heading("Caveats".to_owned()), Block::List(caveats)]);

@@ -60,7 +60,9 @@ fn less_work(
     let evidence = less.iter().map(less_of).collect::<Vec<_>>().join("; ");
     let memory = result.treated().ratio.as_ref().map(|ratio| ratio.estimate.value);
     let saves = memory.is_some_and(|memory| memory < 1.0);
-    let for_each = less.iter().find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
+    // Of some services alone it would be held against the memory of all.
+    let mut whole = less.iter().filter(|measure| measure.services == measure.of);
+    let for_each = whole.find_map(|measure| measure.memory_ratio.as_ref()).filter(|_| saves);
     let for_each = memory.zip(for_each).map_or_else(String::new, |(memory, ratio)| {
         format!(
             "; it needs {} of the control's memory, and {} of it for the same work",
