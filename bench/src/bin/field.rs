@@ -63,7 +63,7 @@ fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 9] {
         arm("jemalloc", "jemalloc@5.3.0"),
         arm("mimalloc", "mimalloc@2.0.9")
     );
-    host.write(&format!("/root/{name}.toml"), &trial, 0o644).expect("a trial");
+    host.write(format!("/root/{name}.toml"), &trial, 0o644).expect("a trial");
     let names: Vec<&str> = units.iter().map(String::as_str).collect();
     let shell = ["sh", "-c", "for unit in $0 $*; do systemctl restart $unit; done"];
     let bare = timed(host, &[&shell[..], &names].concat());
