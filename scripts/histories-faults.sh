@@ -42,6 +42,12 @@ fault "what runs with the treatment is not restarted when it is put back" state.
     's/!found\.changes\.is_empty\(\) && found\.life_before\.as_ref\(\) != Some\(life\)/false \&\& found.life_before.as_ref() != Some(life)/'
 fault "putting back is not announced" run.rs \
     's/self\.trial\.note_done\(revert\(&service, Stage::Reverting, None\)\);//'
+fault "a run that stops goes on with what was written ahead" run.rs \
+    's/if stops && self\.purpose == Purpose::Apply/if false/'
+fault "what was written ahead stays where a run stops" run.rs \
+    's/ready\.retain\(\|service\| self\.put_files_back\(service\)\);/ready.clear();/'
+fault "what was stopped before its turn is started" service.rs \
+    's/if ran && \*running == Running::Stopped/if false/'
 fault "what an earlier process left in the middle is not put back first" actions.rs \
     's/first\.cloned\(\)\.collect\(\)/Vec::new()/'
 fault "a file is not brought to where it lasts" files.rs \

@@ -12,7 +12,7 @@ use heaptrial_testbed::{Container, Options, Testbed};
 
 const UNIT: &str = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\n\
     Environment=LIVE_BYTES=1048576 ALLOCATIONS_PER_SECOND=20\nExecStart=/ht/examples/churn_service\nUser=daemon\n";
-const LABELS: [&str; 9] = [
+const LABELS: [&str; 10] = [
     "bare loop of `systemctl restart`",
     "the same, then `allocators identify` of all",
     "`trial plan`",
@@ -22,7 +22,10 @@ const LABELS: [&str; 9] = [
     "`services`",
     "`trial stop --revert`",
     "`rollout start` in one wave, until every service is proved",
+    "the same, without the checks before it begins",
 ];
+/// The first of the rows that are held against a loop that proves as well.
+const ROLLOUT: usize = 8;
 
 fn main() {
     let mut given = std::env::args().skip(1);
@@ -36,12 +39,11 @@ fn main() {
     host.ok(&["systemctl", "daemon-reload"]);
     let units: Vec<String> = (1..=services).map(|number| format!("bench@{number:03}.service")).collect();
     host.start(&units).expect("services");
-    let rows: Vec<[f64; 9]> = (0..rounds).map(|round| one_round(&host, &units, round)).collect();
+    let rows: Vec<[f64; 10]> = (0..rounds).map(|round| one_round(&host, &units, round)).collect();
     println!("{services} services, medians of {rounds} rounds (range):\n");
     println!("| what | seconds | to the bare loop |\n|---|---|---|");
     for (what, label) in LABELS.iter().enumerate() {
-        // A rollout is held against a loop that proves as well.
-        let base = usize::from(what == LABELS.len() - 1);
+        let base = usize::from(what >= ROLLOUT);
         let seconds: Vec<f64> = rows.iter().map(|row| row[what]).collect();
         let ratios: Vec<f64> = rows.iter().map(|row| row[what] / row[base]).collect();
         println!("| {label} | {} | {} |", shown(&seconds), shown(&ratios));
@@ -54,7 +56,7 @@ fn shown(values: &[f64]) -> String {
     format!("{:.2} ({low:.2} to {high:.2})", median(values).unwrap_or(f64::NAN))
 }
 
-fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 9] {
+fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 10] {
     let name = format!("bench-{round}");
     let arm = |name: &str, spec: &str| format!("[[arm]]\nname = \"{name}\"\nallocator = \"{spec}\"\n");
     let trial = format!(
@@ -76,12 +78,13 @@ fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 9] {
     let status = heaptrial(&format!("trial status {name}"));
     let services = heaptrial("services 'bench@*'");
     let revert = heaptrial(&format!("trial stop {name} --revert --yes"));
-    let rollout = rollout(host, &name, &format!("rollout-{round}"), units.len());
-    [bare, bare + proofs, plan, start, plan + start, status, services, revert, rollout]
+    let (rollout, run) = rollout(host, &name, &format!("rollout-{round}"), units.len());
+    [bare, bare + proofs, plan, start, plan + start, status, services, revert, rollout, run]
 }
 
-/// Seconds from the command to the proof of the last service; the gate that follows would wait for readings.
-fn rollout(host: &Container, trial: &str, name: &str, count: usize) -> f64 {
+/// Seconds from the command, and from its first record, to the proof of the last service; the gate that follows would wait
+/// for readings.
+fn rollout(host: &Container, trial: &str, name: &str, count: usize) -> (f64, f64) {
     let words = format!(
         "rollout start {trial} --arm mimalloc --force benchmark --no-work --name {name} --canary {count} --at-once 1 --pause 0s --yes"
     );
@@ -97,10 +100,12 @@ fn rollout(host: &Container, trial: &str, name: &str, count: usize) -> f64 {
         std::thread::sleep(Duration::from_millis(20));
     }
     let seconds = started.elapsed().as_secs_f64();
+    let records = heaptrial_change::journal::read(journal.parent().expect("a folder")).expect("a journal");
+    let run = (records[records.len() - 1].wall_us - records[0].wall_us) as f64 / 1e6;
     host.ok(&["/ht/heaptrial", "rollout", "pause", name]);
     child.wait().expect("an end");
     host.ok(&["/ht/heaptrial", "rollout", "rollback", name, "--yes", "--pause", "0s"]);
-    seconds
+    (seconds, run)
 }
 
 fn timed(host: &Container, words: &[&str]) -> f64 {

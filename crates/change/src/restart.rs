@@ -11,7 +11,7 @@ use crate::trial::Trial;
 
 /// Between the first looks at a service; asking systemd disturbs a host that is measured, so that it doubles up to
 /// [`LONGEST_GAP`].
-const FIRST_GAP: Duration = Duration::from_millis(10);
+const FIRST_GAP: Duration = Duration::from_millis(2);
 const LONGEST_GAP: Duration = Duration::from_millis(250);
 
 /// A service whose restart was queued.
@@ -24,7 +24,7 @@ pub(crate) struct Restart {
     settles: Option<(LifeKey, Duration)>,
     deadline: Duration,
     next_look: Duration,
-    gap: Duration,
+    pub(crate) gap: Duration,
 }
 
 impl Restart {
@@ -37,7 +37,7 @@ impl Restart {
         pace: &Pace,
     ) -> Self {
         let deadline = now + pace.health_timeout.0;
-        Self { service, purpose, before, settles: None, deadline, next_look: now, gap: FIRST_GAP }
+        Self { service, purpose, before, settles: None, deadline, next_look: now + FIRST_GAP, gap: FIRST_GAP }
     }
 
     /// The life that does its work and stayed so, once there is one.
@@ -58,7 +58,7 @@ impl Restart {
             Health::Sick(why) => return Err(ServiceError(why)),
             Health::Healthy(life) if self.before.as_ref() != Some(&life) => {
                 self.settles = Some((life, trial.host.clock.now() + pace.settle.0));
-                return Ok(None);
+                return self.look(trial, pace);
             }
             Health::Healthy(_) => "what ran before still runs".to_owned(),
             Health::Waiting(what) => what,

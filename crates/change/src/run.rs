@@ -3,14 +3,17 @@
 //! | giving a treatment | what is true after it |
 //! |---|---|
 //! | record `Intent`, the bytes of before and after saved | the journal has all that undoes the change |
-//! | files written, systemd reloaded, its view compared | the next life will have the treatment |
-//! | restart | whatever ran before may be gone |
+//! | files written, systemd reloaded | the next life will have the treatment |
+//! | systemd's view compared, restart | whatever ran before may be gone |
 //! | healthy, settled, proved, its timer started, record `Committed` | that life runs what the arm wants |
 //!
 //! | putting back | what is true after it |
 //! |---|---|
 //! | record `Revert`, files as before, systemd reloaded | the next life will be as before |
 //! | restarted if what runs may have the treatment, healthy, record `Revert` | it is as if nothing had been |
+//!
+//! A reload takes systemd longer than a restart. So files are written ahead for as many services as will be restarted within
+//! moments, with one reload for all; where the run stops before their turn they are put back, and not restarted.
 //!
 //! A record comes before what it needs to be undone by; all else is found out again by looking. A run that is cut short
 //! leaves services in the middle, and whoever goes on puts these back first, with a restart where they may have the
@@ -33,6 +36,9 @@ pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
 
 /// Between two looks at the services that are being restarted, at most.
 const LOOK_GAP: Duration = Duration::from_millis(10);
+
+/// Files are written ahead for as many services as are through in this time.
+const AHEAD: Duration = Duration::from_secs(10);
 
 /// What is done with services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,8 +89,11 @@ struct Run<'r, 'a> {
     purpose: Purpose,
     pace: Pace,
     total: usize,
+    began: Duration,
     /// Nothing of them is changed yet.
     queue: VecDeque<ServiceName>,
+    /// Their files are as wanted, systemd has read them, and their restart is to come.
+    ready: VecDeque<ServiceName>,
     restarts: Vec<Restart>,
     last_launch: Option<Duration>,
     outcome: Outcome,
@@ -100,12 +109,14 @@ impl Trial<'_> {
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
         let run = Run {
+            began: self.host.clock.now(),
             trial: self,
             halt,
             purpose,
             pace,
             total: queue.len(),
             queue: queue.into(),
+            ready: VecDeque::new(),
             restarts: Vec::new(),
             last_launch: None,
             outcome: Outcome::default(),
@@ -122,14 +133,18 @@ impl Run<'_, '_> {
     fn carry_out(mut self) -> Result<Outcome, ChangeError> {
         loop {
             let stops = self.stops();
-            let launched = !stops && self.launch()?;
+            if stops && self.purpose == Purpose::Apply {
+                self.put_ready_back()?;
+            }
+            let launched = self.launch(stops)?;
             if self.look()? || launched {
                 continue;
             }
-            if self.restarts.is_empty() && (stops || self.queue.is_empty()) {
+            if self.restarts.is_empty() && self.ready.is_empty() && (stops || self.queue.is_empty()) {
                 break;
             }
-            self.trial.host.clock.sleep(LOOK_GAP);
+            let gaps = self.restarts.iter().map(|restart| restart.gap);
+            self.trial.host.clock.sleep(gaps.min().unwrap_or(LOOK_GAP).min(LOOK_GAP));
         }
         let wanted = match self.purpose {
             Purpose::Apply => Stage::Committed,
@@ -159,30 +174,85 @@ impl Run<'_, '_> {
         is_spent.then(|| format!("{services} failed, which is all that failure_budget = {budget} allows"))
     }
 
-    /// Begins with the next service if it is time; gives whether it did.
-    fn launch(&mut self) -> Result<bool, ChangeError> {
-        if self.restarts.len() >= self.pace.at_once as usize {
+    /// Goes on with the next service, or with the files of the next ones, if it is time; gives whether it did.
+    fn launch(&mut self, stops: bool) -> Result<bool, ChangeError> {
+        let nothing = self.ready.is_empty() && (stops || self.queue.is_empty());
+        if nothing || self.restarts.len() >= self.pace.at_once as usize {
             return Ok(false);
         }
-        let Some(next) = self.queue.iter().position(|service| !self.is_family_down(service)) else {
+        if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
+            let begun = self.total - self.queue.len() - self.ready.len();
+            self.trial.notify(&Notification::Waiting(begun, self.total));
+            return Ok(false);
+        }
+        if self.ready.is_empty() {
+            self.make_ready()?;
+            return Ok(!self.ready.is_empty());
+        }
+        let Some(next) = self.ready.iter().position(|service| !self.is_family_down(service)) else {
             return Ok(false);
         };
-        if self.last_launch.is_some_and(|at| self.now() - at < self.pace.pause.0) {
-            self.trial.notify(&Notification::Waiting(self.total - self.queue.len(), self.total));
-            return Ok(false);
-        }
-        let Some(service) = self.queue.remove(next) else { return Ok(false) };
+        let Some(service) = self.ready.remove(next) else { return Ok(false) };
         match self.purpose {
-            Purpose::Apply => match self.trial.treat(&service) {
-                Ok(()) => self.restart(service, Purpose::Apply)?,
-                Err(why) => self.fail(service, why, false)?,
-            },
-            Purpose::Revert => {
-                self.trial.note_done(revert(&service, Stage::Reverting, None));
-                self.put_files_back(service, true)?;
+            Purpose::Apply => {
+                let running = health::running(self.trial.host, &service);
+                match self.trial.check_ready(&service, &running) {
+                    Ok(()) => self.restart(service, Purpose::Apply, running)?,
+                    Err(why) => self.fail(service, why, false)?,
+                }
             }
+            Purpose::Revert => self.end_as_before(&service, true)?,
         }
         Ok(true)
+    }
+
+    /// Writes the files of the next services, or puts them back, and has systemd read them.
+    fn make_ready(&mut self) -> Result<(), ChangeError> {
+        let through = (self.total - self.queue.len() - self.restarts.len()) as u128;
+        let took = (self.now() - self.began).as_nanos().max(1);
+        let ahead = (AHEAD.as_nanos() * through / took).max(1);
+        while (self.ready.len() as u128) < ahead && self.spent_budget().is_none() {
+            let Some(next) = self.queue.iter().position(|service| !self.is_family_down(service)) else {
+                break;
+            };
+            let Some(service) = self.queue.remove(next) else { break };
+            match self.purpose {
+                Purpose::Apply => match self.trial.write_files(&service) {
+                    Ok(()) => self.ready.push_back(service),
+                    Err(why) => self.fail(service, why, false)?,
+                },
+                Purpose::Revert => {
+                    self.trial.note_done(revert(&service, Stage::Reverting, None));
+                    if self.put_files_back(&service) {
+                        self.ready.push_back(service);
+                    }
+                }
+            }
+        }
+        if !self.ready.is_empty() {
+            self.trial.host.manager.reload()?;
+        }
+        Ok(())
+    }
+
+    /// Puts back what was written ahead of its turn.
+    fn put_ready_back(&mut self) -> Result<(), ChangeError> {
+        let mut ready = std::mem::take(&mut self.ready);
+        for service in &ready {
+            self.trial.note_done(revert(service, Stage::Reverting, None));
+        }
+        ready.retain(|service| self.put_files_back(service));
+        if !ready.is_empty() {
+            self.trial.host.manager.reload()?;
+        }
+        for service in ready.into_iter().rev() {
+            // Nobody saw anything of it.
+            if !self.restart_as_before(&service, false)? {
+                self.as_before(&service);
+            }
+            self.queue.push_front(service);
+        }
+        Ok(())
     }
 
     /// Whether a service of the same family is being restarted: they are never down together.
@@ -192,14 +262,19 @@ impl Run<'_, '_> {
         family.is_some() && self.restarts.iter().any(|restart| family_of(&restart.service) == family)
     }
 
-    fn restart(&mut self, service: ServiceName, purpose: Purpose) -> Result<(), ChangeError> {
+    fn restart(
+        &mut self,
+        service: ServiceName,
+        purpose: Purpose,
+        running: Running,
+    ) -> Result<(), ChangeError> {
         self.last_launch = Some(self.now());
         self.trial.notify(&Notification::Restarting(&service));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
             let _ = self.trial.host.manager.reset_failed(&service);
         }
-        match self.trial.restart(&service) {
+        match self.trial.restart(&service, running) {
             Ok(before) => {
                 let restart = Restart::new(service, purpose, before, self.now(), &self.pace);
                 self.restarts.push(restart);
@@ -266,32 +341,55 @@ impl Run<'_, '_> {
             self.trial.note_done(revert(&service, Stage::Reverted, None));
             return Ok(());
         }
-        self.put_files_back(service, restarted)
+        if self.put_files_back(&service) {
+            self.trial.host.manager.reload()?;
+            self.end_as_before(&service, restarted)?;
+        }
+        Ok(())
     }
 
-    /// Puts a service's files back, and restarts it where what runs may have the treatment.
-    fn put_files_back(&mut self, service: ServiceName, restarted: bool) -> Result<(), ChangeError> {
-        if let Err(why) = self.trial.undo_files(&service) {
-            self.stuck(service, why);
-            return Ok(());
-        }
-        self.trial.host.manager.reload()?;
-        let running = health::running(self.trial.host, &service);
+    /// Puts a service's files back, for systemd to read; gives whether it could.
+    fn put_files_back(&mut self, service: &ServiceName) -> bool {
+        let undone = self.trial.undo_files(service);
+        undone.map_err(|why| self.stuck(service.clone(), why)).is_ok()
+    }
+
+    /// Restarts a service whose files are as before, where what runs may have the treatment; gives whether it did.
+    /// `restarted`: whether what ran before may be gone.
+    fn restart_as_before(&mut self, service: &ServiceName, restarted: bool) -> Result<bool, ChangeError> {
+        let running = health::running(self.trial.host, service);
         let by_somebody = !restarted && running == Running::Stopped;
-        if by_somebody || self.trial.state.stays_stopped(&service, &running) {
+        if by_somebody || self.trial.state.stays_stopped(service, &running) {
             self.trial.warn(&format!("{service} is stopped and stays so; its files are as before"));
-        } else if self.trial.state.may_be_treated(&service, &running) {
-            return self.restart(service, Purpose::Revert);
+            return Ok(false);
         }
-        self.reverted(&service);
+        let may_be_treated = self.trial.state.may_be_treated(service, &running);
+        if may_be_treated {
+            self.restart(service.clone(), Purpose::Revert, running)?;
+        }
+        Ok(may_be_treated)
+    }
+
+    fn end_as_before(&mut self, service: &ServiceName, restarted: bool) -> Result<(), ChangeError> {
+        if !self.restart_as_before(service, restarted)? {
+            self.reverted(service);
+        }
         Ok(())
     }
 
     fn reverted(&mut self, service: &ServiceName) {
+        let event = self.as_before(service);
+        self.trial.notify(&Notification::Recorded(&event));
+    }
+
+    /// Records that a service is as before.
+    fn as_before(&mut self, service: &ServiceName) -> Event {
         if let Err(why) = self.trial.start_timers_again(service) {
             self.trial.warn(&format!("{service}: {why}"));
         }
-        self.done(revert(service, Stage::Reverted, None));
+        let event = revert(service, Stage::Reverted, None);
+        self.trial.note_done(event.clone());
+        event
     }
 
     fn stuck(&mut self, service: ServiceName, why: ServiceError) {

@@ -11,7 +11,7 @@ use crate::edges::Disk;
 use crate::edit;
 use crate::error::{ChangeError, ServiceError};
 use crate::files::{self, FileError, FileState};
-use crate::health::{self, Health};
+use crate::health::{self, Health, Running};
 use crate::journal::{Change, Event};
 use crate::ledger::timer_of;
 use crate::treatment::ServiceTreatment;
@@ -30,8 +30,9 @@ impl Trial<'_> {
             .ok_or_else(|| ServiceError(format!("{service} is not in the frozen plan")))
     }
 
-    /// Announces the changes of a service's files and makes them; its next life will have the treatment.
-    pub(crate) fn treat(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
+    /// Announces the changes of a service's files and makes them; once systemd has read them its next life will have the
+    /// treatment.
+    pub(crate) fn write_files(&mut self, service: &ServiceName) -> Result<(), ServiceError> {
         let running = health::running(self.host, service);
         // What somebody stopped is not started by a treatment.
         if self.state.stays_stopped(service, &running) {
@@ -47,7 +48,15 @@ impl Trial<'_> {
                 self.stop_timer(timer_of(&self.paths, change));
             }
         }
-        self.host.manager.reload()?;
+        Ok(())
+    }
+
+    /// Whether the restart of a service whose files are written will give it its treatment, and is still wanted.
+    pub(crate) fn check_ready(&self, service: &ServiceName, running: &Running) -> Result<(), ServiceError> {
+        let ran = self.state.services.get(service).is_some_and(|state| state.life_before.is_some());
+        if ran && *running == Running::Stopped {
+            return Err(ServiceError("somebody stopped it before its turn".to_owned()));
+        }
         let treatment = self.planned(service)?;
         // A later drop-in may override ours.
         if let Some(systemds) = self.host.manager.environments(std::slice::from_ref(service))?.pop() {
@@ -156,15 +165,21 @@ impl Trial<'_> {
         }
     }
 
-    /// Queues a restart; gives the life that ran before. If systemd went away it is asked again: at worst it restarts twice.
-    pub(crate) fn restart(&self, service: &ServiceName) -> Result<Option<LifeKey>, ServiceError> {
+    /// Queues a restart of a service of which `running` runs; gives the life that ran before. If systemd went away it is
+    /// asked again: at worst it restarts twice.
+    pub(crate) fn restart(
+        &self,
+        service: &ServiceName,
+        mut running: Running,
+    ) -> Result<Option<LifeKey>, ServiceError> {
         let mut asked = 0;
         loop {
-            let before = health::running(self.host, service).life();
             asked += 1;
             match self.host.manager.restart(service) {
-                Err(SystemdError::Lost { .. }) if asked < MOST_ASKED => {}
-                queued => return Ok(queued.map(|_| before)?),
+                Err(SystemdError::Lost { .. }) if asked < MOST_ASKED => {
+                    running = health::running(self.host, service);
+                }
+                queued => return Ok(queued.map(|_| running.life())?),
             }
         }
     }

@@ -75,14 +75,12 @@ const MOST_THREADS: usize = 4;
 pub fn examine(root: &HostRoot, units: Vec<Unit>) -> Vec<Service> {
     let tree = ProcessTree::scan(root).unwrap_or_default();
     let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
-    let look = |identifier: &mut Identifier, unit| Service::of(root, &tree, identifier, unit);
+    let identifier = Identifier::default();
+    let look = |unit| Service::of(root, &tree, &identifier, unit);
     match rayon::ThreadPoolBuilder::new().num_threads(threads).build() {
-        Ok(pool) => pool.install(|| units.into_par_iter().map_init(Identifier::default, look).collect()),
+        Ok(pool) => pool.install(|| units.into_par_iter().map(look).collect()),
         // No more threads may be started here.
-        Err(_) => {
-            let mut identifier = Identifier::default();
-            units.into_iter().map(|unit| look(&mut identifier, unit)).collect()
-        }
+        Err(_) => units.into_iter().map(look).collect(),
     }
 }
 

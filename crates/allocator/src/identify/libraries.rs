@@ -1,8 +1,8 @@
 //! The shared libraries that a process maps, with the packages that they are of.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use heaptrial_host::{Package, Process, packages_of};
 use heaptrial_model::MappedLibrary;
@@ -12,12 +12,12 @@ use super::objects::MappedObject;
 /// Packages of files. dpkg's lists are long, and the processes of a host map much the same libraries.
 #[derive(Debug, Default)]
 pub(super) struct Packages {
-    known: RefCell<HashMap<PathBuf, Option<Package>>>,
+    known: Mutex<HashMap<PathBuf, Option<Package>>>,
 }
 
 impl Packages {
     fn of(&self, process: &Process, paths: &[&Path]) -> Vec<Option<Package>> {
-        let mut known = self.known.borrow_mut();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let missing: Vec<&Path> = paths.iter().copied().filter(|path| !known.contains_key(*path)).collect();
         if !missing.is_empty() {
             let mut found = packages_of(&process.seen_root(), &missing);

@@ -76,7 +76,7 @@ pub fn identify_started_with(
 /// program overwrote the memory of its environment.
 pub type PassedVariables<'a> = &'a dyn Fn() -> Option<Vec<(String, String)>>;
 
-/// Identifies one process after the other, and looks up the packages of what several of them map only once.
+/// Identifies processes, and looks up the packages of what several of them map only once.
 #[derive(Debug, Default)]
 pub struct Identifier {
     packages: Packages,

@@ -146,6 +146,14 @@ impl History {
         world.end()
     }
 
+    /// Whether a service is stopped after the first process, with its files as before again.
+    pub fn leaves_stopped(&self, service: &ServiceName) -> bool {
+        let world = world(&self.faults);
+        self.run_quietly(&world, self.processes[0].clone());
+        let stage = state_of(&world).stage_of(service);
+        stage == Some(Stage::Reverted) && world.services.borrow().is_stopped(service)
+    }
+
     /// Carries it out from the beginning.
     pub fn run(&self, counts: &mut Counts) {
         let world = world(&self.faults);
@@ -376,6 +384,8 @@ impl History {
         hindered: bool,
         disturbed: bool,
     ) {
+        let failed = ended.outcome.failed.len();
+        assert!(failed < (self.budget + self.at_once) as usize, "it went on: {:?}", ended.outcome);
         let stuck: BTreeSet<&ServiceName> = ended.outcome.stuck.iter().map(|(service, _)| service).collect();
         let drift = world.files.borrow().has_drift();
         assert!(

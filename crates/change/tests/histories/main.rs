@@ -225,3 +225,14 @@ fn whatever_happens_services_run_files_are_known_and_resume_and_revert_end() {
         "{counts:?}"
     );
 }
+
+#[test]
+fn what_somebody_stops_between_its_files_and_its_turn_stays_stopped() {
+    let faults: Faults = (0..3).map(|number| (number, Fault::None)).collect();
+    let stays = |(at, number)| {
+        let stop = (Command::Start, vec![(at, Happening::Stop(service(number)))]);
+        let history = History { faults: faults.clone(), at_once: 1, budget: 1, processes: vec![stop] };
+        history.leaves_stopped(&service(number))
+    };
+    assert!((0..400).flat_map(|at| [(at, 1), (at, 2)]).any(stays));
+}
