@@ -7,32 +7,11 @@ use support::bed::Bed;
 use support::trials::two_arms;
 use support::{stderr, stdout};
 
-const TRIAL: &str = r#"
-name = "three-way"
-services = "churn@*"
-duration = "2d"
-looks = ["1d", "2d"]
-metric = "rss"
-[pace]
-at_once = 2
-pause = "0s"
-settle = "0s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-[[arm]]
-name = "restarted"
-allocator = "glibc"
-restart_every = "1h"
-"#;
+const RESTARTED: &str = "[[arm]]\nname = \"restarted\"\nallocator = \"glibc\"\nrestart_every = \"1h\"\n";
 
 fn planned(count: usize) -> Option<(Bed, Vec<String>)> {
     let (bed, units) = Bed::with_churn(count)?;
-    bed.write_trial("three-way", TRIAL);
+    bed.write_trial("three-way", &(two_arms("three-way", "churn@*", "at_once = 2\n") + RESTARTED));
     bed.succeeds("trial plan three-way.toml --seed 1");
     Some((bed, units))
 }
