@@ -12,7 +12,7 @@ use heaptrial_testbed::{Container, Options, Testbed};
 
 const UNIT: &str = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=notify\n\
     Environment=LIVE_BYTES=1048576 ALLOCATIONS_PER_SECOND=20\nExecStart=/ht/examples/churn_service\nUser=daemon\n";
-const LABELS: [&str; 10] = [
+const LABELS: [&str; 11] = [
     "bare loop of `systemctl restart`",
     "the same, then `allocators identify` of all",
     "`trial plan`",
@@ -23,6 +23,7 @@ const LABELS: [&str; 10] = [
     "`trial stop --revert`",
     "`rollout start` in one wave, until every service is proved",
     "the same, without the checks before it begins",
+    "processor time of the agent in 20 s, at a tick a second",
 ];
 /// The first of the rows that are held against a loop that proves as well.
 const ROLLOUT: usize = 8;
@@ -39,11 +40,11 @@ fn main() {
     host.ok(&["systemctl", "daemon-reload"]);
     let units: Vec<String> = (1..=services).map(|number| format!("bench@{number:03}.service")).collect();
     host.start(&units).expect("services");
-    let rows: Vec<[f64; 10]> = (0..rounds).map(|round| one_round(&host, &units, round)).collect();
+    let rows: Vec<[f64; 11]> = (0..rounds).map(|round| one_round(&host, &units, round)).collect();
     println!("{services} services, medians of {rounds} rounds (range):\n");
     println!("| what | seconds | to the bare loop |\n|---|---|---|");
     for (what, label) in LABELS.iter().enumerate() {
-        let base = usize::from(what >= ROLLOUT);
+        let base = usize::from((ROLLOUT..ROLLOUT + 2).contains(&what));
         let seconds: Vec<f64> = rows.iter().map(|row| row[what]).collect();
         let ratios: Vec<f64> = rows.iter().map(|row| row[what] / row[base]).collect();
         println!("| {label} | {} | {} |", shown(&seconds), shown(&ratios));
@@ -56,7 +57,7 @@ fn shown(values: &[f64]) -> String {
     format!("{:.2} ({low:.2} to {high:.2})", median(values).unwrap_or(f64::NAN))
 }
 
-fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 10] {
+fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 11] {
     let name = format!("bench-{round}");
     let arm = |name: &str, spec: &str| format!("[[arm]]\nname = \"{name}\"\nallocator = \"{spec}\"\n");
     let trial = format!(
@@ -77,9 +78,22 @@ fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 10] {
     let start = heaptrial(&format!("trial start {name} --yes --no-agent"));
     let status = heaptrial(&format!("trial status {name}"));
     let services = heaptrial("services 'bench@*'");
+    let agent = agent(host);
     let revert = heaptrial(&format!("trial stop {name} --revert --yes"));
     let (rollout, run) = rollout(host, &name, &format!("rollout-{round}"), units.len());
-    [bare, bare + proofs, plan, start, plan + start, status, services, revert, rollout, run]
+    [bare, bare + proofs, plan, start, plan + start, status, services, revert, rollout, run, agent]
+}
+
+/// Processor time in seconds of an agent that reads all services 20 times.
+fn agent(host: &Container) -> f64 {
+    let script = "timeout 20 /ht/heaptrial agent --interval 1s > /dev/null 2>&1; times";
+    let said = host.ok(&["sh", "-c", script]);
+    let of_children = said.lines().last().expect("two lines");
+    let seconds = of_children.split_whitespace().map(|time| {
+        let (minutes, seconds) = time.trim_end_matches('s').split_once('m').expect("a time");
+        60.0 * minutes.parse::<f64>().expect("minutes") + seconds.parse::<f64>().expect("seconds")
+    });
+    seconds.sum()
 }
 
 /// Seconds from the command, and from its first record, to the proof of the last service; the gate that follows would wait
