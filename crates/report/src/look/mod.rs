@@ -283,7 +283,11 @@ fn confidence(alpha: f64) -> String {
     format!("{:.decimals$}%", 100.0 * (1.0 - alpha))
 }
 
-/// Small ones by their exponent: a look's share of the error may be far below 0.001.
+/// With two digits at least, as it is held against a look's share of the error, which may be far below 0.001.
 fn p_value(p: f64) -> String {
-    if p >= 0.001 || p == 0.0 { format!("{p:.3}") } else { format!("{p:.1e}") }
+    match p {
+        p if p >= 0.01 || p == 0.0 => format!("{p:.3}"),
+        p if p >= 0.001 => format!("{p:.4}"),
+        p => format!("{p:.1e}"),
+    }
 }
