@@ -12,8 +12,11 @@ use crate::services::host_preloads;
 use crate::unit_environment::{assignments, sets};
 
 const PRELOAD: &str = "LD_PRELOAD";
+/// What systemd gives every process of a service (systemd.exec(5)).
+const GIVEN: [&str; 3] = ["INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID"];
 
 pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
+    cleared(subject, preload, findings);
     overridden(subject, preload, findings);
     taken_away(subject, preload, findings);
     for library in host_preloads(subject.root) {
@@ -22,6 +25,28 @@ pub(crate) fn check(subject: &Subject<'_>, preload: &PlannedPreload, findings: &
             format!("/etc/ld.so.preload names {}", library.display()),
             "every program loads it, after LD_PRELOAD, and the treatment leaves it there",
             "if it is an allocator, take it out for the time of the trial",
+        );
+    }
+}
+
+/// What starts the program may clear the environment, as pg_ctlcluster of Debian's PostgreSQL does. A probe, which is started
+/// in its place, does not show that; the running process has none of the variables that its unit gives.
+fn cleared(subject: &Subject<'_>, preload: &PlannedPreload, findings: &mut Findings) {
+    let Some(process) = subject.process.as_ref().filter(|_| !preload.environment().is_empty()) else {
+        return;
+    };
+    if process.environ_is_overwritten().unwrap_or(true) {
+        return;
+    }
+    let of_unit = subject.unit().variables();
+    let is_given = |name: &str| GIVEN.contains(&name) || of_unit.iter().any(|(given, _)| given == name);
+    if process.environ().is_ok_and(|environ| !environ.iter().any(|(name, _)| is_given(name))) {
+        findings.refuse(
+            Check::Environment,
+            "its process has none of the variables that systemd gave it: what starts it clears the environment",
+            "variables of a treatment would not reach it",
+            "have the unit start the program itself: for Debian's PostgreSQL a drop-in with Type=notify, User=postgres and \
+             ExecStart= of `postgres`",
         );
     }
 }

@@ -25,3 +25,16 @@ fn what_the_treatment_takes_away_is_announced_with_its_value() {
     fixture.unit().environment = vec![pair("LD_PRELOAD", LIBRARY)];
     fixture.is_fine();
 }
+
+#[test]
+fn a_process_whose_environment_was_cleared_is_refused() {
+    let mut fixture = Fixture::new();
+    fixture.environ("PATH=/bin\0LANG=C\0");
+    fixture.refuses(Check::Environment, "what starts it clears the environment");
+    fixture.unit().environment = vec![pair("LANG", "C")];
+    fixture.is_fine();
+    // Overwritten by the title of the process: nothing is known.
+    fixture.unit().environment.clear();
+    fixture.environ("thing: worker\0\0\0");
+    fixture.is_fine();
+}

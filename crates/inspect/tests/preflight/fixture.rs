@@ -32,7 +32,7 @@ impl Fixture {
         fixture.mode(PROGRAM, 0o755);
         let unit = format!("[Service]\nExecStart={PROGRAM}\n");
         fixture.file("/etc/systemd/system/thing.service", &unit);
-        fixture.file(&format!("/proc/{PID}/environ"), "PATH=/bin\0");
+        fixture.environ("PATH=/bin\0INVOCATION_ID=0a\0");
         let exe = fixture.root.path(format!("/proc/{PID}/exe"));
         std::os::unix::fs::symlink(fixture.root.path(PROGRAM), exe).unwrap();
         fixture
@@ -40,6 +40,11 @@ impl Fixture {
 
     pub(crate) fn file(&self, path: &str, text: &str) {
         self.bytes(path, text.as_bytes());
+    }
+
+    /// What its process was started with.
+    pub(crate) fn environ(&self, text: &str) {
+        self.file(&format!("/proc/{PID}/environ"), text);
     }
 
     pub(crate) fn bytes(&self, path: &str, bytes: &[u8]) {
