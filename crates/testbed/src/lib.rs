@@ -51,4 +51,4 @@ pub use network::Network;
 pub use skip::skip;
 pub use slurm::SlurmCluster;
 pub use snapshot::Snapshot;
-pub use tor::{PrivateDirectory, TorInstances};
+pub use tor::{FIVE_WAY, PrivateDirectory, TorInstances};

@@ -23,6 +23,42 @@ const FIRST_METRICS_PORT: usize = 30_001;
 const DIRECTORY_TORRC: &str = "/run/private-directory/torrc";
 const DIRECTORY_UNIT: &str = "private-directory.service";
 
+/// A trial of five arms on all relays, with looks after minutes.
+pub const FIVE_WAY: &str = r#"name = "five-way"
+services = "tor@*"
+duration = "10m"
+looks = ["5m", "10m"]
+metric = "anon"
+
+[pace]
+at_once = 2
+pause = "1s"
+settle = "1s"
+
+[[arm]]
+name = "glibc"
+control = true
+allocator = "glibc"
+
+[[arm]]
+name = "jemalloc-5.3.0"
+allocator = "jemalloc@5.3.0"
+
+[[arm]]
+name = "mimalloc-2.0.9"
+allocator = "mimalloc@2.0.9"
+
+[[arm]]
+name = "dircache-0"
+allocator = "glibc"
+torrc = { DirCache = "0" }
+
+[[arm]]
+name = "restart-2m"
+allocator = "glibc"
+restart_every = "2m"
+"#;
+
 /// The example program `private_directory` as a service: 200 entries, and a consensus each 10 seconds.
 #[derive(Debug, Clone)]
 pub struct PrivateDirectory {

@@ -4,41 +4,10 @@ use crate::support;
 
 use std::time::Duration;
 
-use heaptrial_testbed::{PrivateDirectory, TorInstances, drawn};
+use heaptrial_testbed::{FIVE_WAY, PrivateDirectory, TorInstances, drawn};
 use serde_json::Value;
 use support::bed::{Bed, example};
 use support::{json, stderr, stdout, wait_for};
-
-const TRIAL: &str = r#"
-name = "five-way"
-services = "tor@*"
-duration = "2h"
-looks = ["20s", "2h"]
-metric = "anon"
-[pace]
-at_once = 3
-pause = "0s"
-settle = "1s"
-health_timeout = "2m"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc-5.3.0"
-allocator = "jemalloc@5.3.0"
-[[arm]]
-name = "mimalloc-2.0.9"
-allocator = "mimalloc@2.0.9"
-[[arm]]
-name = "dircache-0"
-allocator = "glibc"
-torrc = { DirCache = "0" }
-[[arm]]
-name = "restart-1h"
-allocator = "glibc"
-restart_every = "1h"
-"#;
 
 /// So that seconds are enough for a series.
 const FAST_AGENT: &str =
@@ -73,7 +42,10 @@ fn five_arms_on_real_relays_are_planned_started_sampled_looked_at_and_reverted()
     let running =
         services["services"].as_array().unwrap().iter().filter(|service| !service["process"].is_null());
     assert_eq!(running.count(), units.len(), "{services:#}");
-    bed.write_trial("five-way", TRIAL);
+    let trial = FIVE_WAY
+        .replace("duration = \"10m\"", "duration = \"2h\"")
+        .replace("\"5m\", \"10m\"", "\"20s\", \"2h\"");
+    bed.write_trial("five-way", &trial.replace("2m", "1h").replace("at_once = 2", "at_once = 3"));
     bed.succeeds("trial plan five-way.toml --seed 7");
     let before = bed.snapshot();
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use heaptrial_testbed::{Snapshot, USER_MANAGER_FILES, drawn};
 use serde_json::Value;
 use support::bed::{Bed, CHANGED, example};
+use support::trials::two_arms;
 use support::{json, stderr, stdout, wait_for};
 
 const ID: &str = "1500";
@@ -20,11 +21,6 @@ const AGENT_DROP_IN: &str = "[Service]\nExecStart=\n\
 const CHURN: &str = "[Unit]\nDescription=Allocations of %i\nStartLimitIntervalSec=0\n[Service]\nType=notify\n\
     Environment=LIVE_BYTES=1048576 ALLOCATIONS_PER_SECOND=400\nExecStart=/usr/local/bin/churn_service\nRestart=on-failure\n";
 const UNITS: [&str; 4] = ["churn@1.service", "churn@2.service", "churn@3.service", "churn@4.service"];
-const TRIAL: &str = "name = \"own\"\nservices = \"churn@*\"\nduration = \"2d\"\n\
-    [pace]\npause = \"0s\"\nsettle = \"0s\"\n\
-    [[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
-    [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
-
 /// A host with a user that has a service manager, a bus and services that run.
 struct Alice {
     bed: Bed,
@@ -156,7 +152,7 @@ fn services_of_a_user_are_in_a_trial_of_that_user() {
     assert!(library.starts_with(&format!("{HOME}/.local/lib/heaptrial/allocators/")), "{library}");
     assert_eq!(checked["refused"], false, "{checked:#}");
 
-    alice.bed.container.write(format!("{HOME}/own.toml"), TRIAL, 0o644).unwrap();
+    alice.bed.container.write(format!("{HOME}/own.toml"), two_arms("own", "churn@*", ""), 0o644).unwrap();
     alice.succeeds("--user trial plan own.toml --seed 1");
     let (own, others) = (alice.own_files(), alice.others_files());
     // Whoever else may write there could change what runs.
@@ -206,7 +202,7 @@ fn services_of_a_user_are_in_a_trial_of_that_user() {
     assert_eq!(others.difference(&alice.others_files()), Vec::<String>::new());
 
     // One that is cut short is looked after by a unit of the user, and put back as well.
-    let slow = TRIAL.replace("\"own\"", "\"cut\"").replace("pause = \"0s\"", "pause = \"1h\"");
+    let slow = two_arms("cut", "churn@*", "pause = \"1h\"\n");
     alice.bed.container.write(format!("{HOME}/cut.toml"), slow, 0o644).unwrap();
     alice.succeeds("--user trial plan cut.toml --seed 1");
     let words = ["/ht/heaptrial", "--user", "trial", "start", "cut", "--yes", "--no-agent"];

@@ -9,6 +9,7 @@ mod field_faults;
 mod field_tor;
 mod field_trial;
 mod host_agent;
+mod host_debian;
 mod host_faults;
 mod host_files;
 mod host_fleet;

@@ -2,20 +2,20 @@
 
 use super::bed::Bed;
 
-/// What a watch looks after: six services at a time are restarted.
-pub const TWO_WAY: &str = "name = \"two-way\"\nservices = \"churn@*\"\nduration = \"2d\"\nlooks = [\"1d\", \"2d\"]\n\
-     metric = \"rss\"\n[pace]\nat_once = 6\npause = \"0s\"\nsettle = \"0s\"\n\
-     [[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
-     [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n";
-
-/// A trial of two days. Lines of `pace` beside those that it is not told otherwise: nothing is waited for.
+/// A trial of two days of glibc and jemalloc. Lines of `pace` beside those that it is not told otherwise: nothing is waited for.
 pub fn two_arms(name: &str, services: &str, pace: &str) -> String {
+    two_arms_of(name, services, pace, [("glibc", "glibc"), ("jemalloc", "jemalloc@5.3.0")])
+}
+
+/// The same of two arms, given with their allocators; the first is the control.
+pub fn two_arms_of(name: &str, services: &str, pace: &str, arms: [(&str, &str); 2]) -> String {
     let at_once = ["pause", "settle"].into_iter().filter(|key| !pace.contains(key));
     let at_once: String = at_once.map(|key| format!("{key} = \"0s\"\n")).collect();
+    let [(control, first), (other, second)] = arms;
     format!(
         "name = \"{name}\"\nservices = '{services}'\nduration = \"2d\"\n[pace]\n{at_once}{pace}\n\
-         [[arm]]\nname = \"glibc\"\ncontrol = true\nallocator = \"glibc\"\n\
-         [[arm]]\nname = \"jemalloc\"\nallocator = \"jemalloc@5.3.0\"\n"
+         [[arm]]\nname = \"{control}\"\ncontrol = true\nallocator = \"{first}\"\n\
+         [[arm]]\nname = \"{other}\"\nallocator = \"{second}\"\n"
     )
 }
 

@@ -6,7 +6,7 @@ use heaptrial_store::Store;
 use serde_json::Value;
 
 use super::bed::Bed;
-use super::trials::TWO_WAY;
+use super::trials::plan;
 use super::{json, stderr, stdout, wait_for};
 
 pub const TOLD: &str = "/root/told.json";
@@ -16,8 +16,7 @@ pub const READINGS: Duration = Duration::from_secs(60);
 /// A host with a trial that runs, of which every service of an arm has readings.
 pub fn with_trial(count: usize) -> Option<(Bed, Vec<String>)> {
     let (bed, units) = Bed::with_churn(count)?;
-    bed.write_trial("two-way", TWO_WAY);
-    bed.succeeds("trial plan two-way.toml --seed 1");
+    plan(&bed, "two-way", "at_once = 6");
     bed.succeeds("trial start two-way --yes");
     sample_each_second(&bed);
     Some((bed, units))

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use heaptrial_testbed::{Container, Options, PrivateDirectory, Snapshot, Testbed, TorInstances};
+use heaptrial_testbed::{Container, FIVE_WAY, Options, PrivateDirectory, Snapshot, Testbed, TorInstances};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -22,40 +22,6 @@ const CHANGED: [&str; 2] = ["/etc", "/usr"];
 /// A tenth of a minute, so that minutes show what days do.
 const FAST_AGENT: &str =
     "[Service]\nExecStart=\nExecStart=/usr/lib/heaptrial/bin/heaptrial agent --interval 2s\n";
-const TRIAL: &str = r#"name = "five-way"
-services = "tor@*"
-duration = "10m"
-looks = ["5m", "10m"]
-metric = "anon"
-
-[pace]
-at_once = 2
-pause = "1s"
-settle = "1s"
-
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-
-[[arm]]
-name = "jemalloc-5.3.0"
-allocator = "jemalloc@5.3.0"
-
-[[arm]]
-name = "mimalloc-2.0.9"
-allocator = "mimalloc@2.0.9"
-
-[[arm]]
-name = "dircache-0"
-allocator = "glibc"
-torrc = { DirCache = "0" }
-
-[[arm]]
-name = "restart-2m"
-allocator = "glibc"
-restart_every = "2m"
-"#;
 
 fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
@@ -79,14 +45,14 @@ fn main() -> Result<(), Failure> {
     say(&format!("{instances} real relays start, as tor@NAME.service on a private network of their own."))?;
     host.wait_for_bootstrap(&relays.names, LIMIT)?;
     host.write("/etc/systemd/system/heaptrial-agent.service.d/demo.conf", FAST_AGENT, 0o644)?;
-    host.write("/root/five-way.toml", TRIAL, 0o644)?;
+    host.write("/root/five-way.toml", FIVE_WAY, 0o644)?;
     host.try_ok(&["ln", "-s", "/ht/heaptrial", "/usr/local/bin/heaptrial"])?;
 
     show(&host, "services tor@relay*")?;
     say(
         "A trial is described in a file (`heaptrial trial new` writes one with comments); this one has five arms:",
     )?;
-    println!("{TRIAL}");
+    println!("{FIVE_WAY}");
     show(&host, "trial plan five-way.toml --seed 7")?;
     let before = Snapshot::of(&host, &CHANGED)?;
     show(&host, "preflight tor@relay01.service --allocator mimalloc@2.0.9")?;
