@@ -1,7 +1,8 @@
 """Cost of one sample: Heaptrial's sampler against a bare C loop over the same files and psutil.
 
 usage: sample.py SAMPLE_COST C_PROGRAM [PYTHON_WITH_PSUTIL]
-The programs take turns, so that noise of the machine meets all alike; ratios are of medians.
+The programs take turns, so that noise of the machine meets all alike; ratios are of medians. The second figure of SAMPLE_COST,
+which is of a service of a control group, is not used.
 """
 import statistics
 import subprocess
@@ -21,7 +22,7 @@ times = {name: [] for name in commands}
 try:
     for _ in range(ROUNDS):
         for name, command in commands.items():
-            times[name].append(float(subprocess.check_output(command)))
+            times[name].append(float(subprocess.check_output(command).split()[0]))
 finally:
     target.kill()
 own = statistics.median(times["heaptrial"])

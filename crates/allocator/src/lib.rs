@@ -44,8 +44,7 @@ pub use explain::{Advice, Explanation, PARSED_AT_LEAST, Split, explain, memory_s
 pub use heaptrial_model::{Identity, Linkage};
 pub use history::{History, HistoryCommit, HistoryError, Repository};
 pub use identify::{
-    CarriedAllocator, Identifier, IdentifyError, OtherAllocator, PassedVariables, identify,
-    identify_started_with, other_allocators,
+    CarriedAllocator, Identifier, IdentifyError, OtherAllocator, PassedVariables, identify, other_allocators,
 };
 pub use licence::LicenceText;
 pub use mitigation::{MITIGATIONS, Mitigation, MitigationState};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use heaptrial_allocator::{Catalog, identify_started_with, is_beyond_reach, prove};
+use heaptrial_allocator::{Catalog, Identifier, is_beyond_reach, prove};
 use heaptrial_host::{
     Cgroup, CgroupReader, HostError, HostRoot, Process, ProcessReader, ProcessTree, ServiceProcesses,
     ServiceSampler,
@@ -174,13 +174,14 @@ pub(crate) fn prove_identity(
 ) -> Proof {
     let started = Instant::now();
     let mut pause = Duration::from_millis(5);
-    let passed: Vec<(String, String)> = command.environment.clone().into_iter().collect();
+    let (identifier, passed) =
+        (Identifier::default(), || Some(command.environment.clone().into_iter().collect()));
     loop {
         if let Some(ending) = supervisor.ended() {
             return Proof::Ended(ending);
         }
         let process = Process::new(&HostRoot::default(), pid);
-        let (identity, why) = match identify_started_with(&process, &passed) {
+        let (identity, why) = match identifier.identify(&process, &passed) {
             Ok(identity) => match prove(&arm.expected(&identity), &identity) {
                 Ok(()) => return Proof::Proved(identity),
                 Err(mismatch) => {
@@ -224,6 +225,7 @@ pub(crate) fn prove_at_the_end(
 ) -> Result<AtTheEnd, String> {
     let mut found = AtTheEnd::default();
     let Ok(tree) = ProcessTree::scan(root) else { return Ok(found) };
+    let (identifier, passed) = (Identifier::default(), || Some(passed.to_vec()));
     let (mut first_other, mut first_beyond) = (None, None);
     let (mut whole_bytes, mut other_bytes, mut beyond_bytes) = (0, 0, 0);
     for pid in processes.running(&tree) {
@@ -231,7 +233,7 @@ pub(crate) fn prove_at_the_end(
         whole_bytes += read.sample.rss_bytes;
         let process = Process::new(root, pid);
         // One that ends meanwhile runs nothing any more.
-        let Ok(identity) = identify_started_with(&process, passed) else { continue };
+        let Ok(identity) = identifier.identify(&process, &passed) else { continue };
         let is_main = pid == processes.main();
         let program = || process.exe().map(|path| path.display().to_string()).unwrap_or_default();
         match prove(&arm.expected(&identity), &identity) {

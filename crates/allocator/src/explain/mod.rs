@@ -12,7 +12,7 @@ use serde::Serialize;
 
 pub use self::advice::Advice;
 use self::glibc::{Found, Walker};
-use crate::identify::{IdentifyError, OtherAllocator, identify_started_with, other_allocators};
+use crate::identify::{Identifier, IdentifyError, OtherAllocator, other_allocators};
 
 /// Links of lists of free chunks are mixed with their addresses from this version of glibc on.
 const MIXED_LINKS: &str = "2.32";
@@ -82,10 +82,11 @@ pub fn memory_split(
     passed: &[(String, String)],
 ) -> Option<MemorySplit> {
     let tree = ProcessTree::scan(root).ok()?;
+    let (identifier, passed) = (Identifier::default(), || Some(passed.to_vec()));
     let mut parts = [0; 4];
     for pid in processes.running(&tree) {
         let process = Process::new(root, pid);
-        let found = explain(&process, &identify_started_with(&process, passed).ok()?).ok()?;
+        let found = explain(&process, &identifier.identify(&process, &passed).ok()?).ok()?;
         let split = found.split?;
         let own = [
             split.in_use_bytes,

@@ -63,17 +63,8 @@ pub fn identify(process: &Process) -> Result<Identity, IdentifyError> {
     Identifier::default().identify(process, &|| None)
 }
 
-/// The same of a process whose service was started with `passed` among its environment: that counts where the program
-/// overwrote the memory of its environment, as programs do that set their title. The evidence then says so.
-pub fn identify_started_with(
-    process: &Process,
-    passed: &[(String, String)],
-) -> Result<Identity, IdentifyError> {
-    Identifier::default().identify(process, &|| Some(passed.to_vec()))
-}
-
-/// Variables that a service was started with; `None` where nothing is known of them. They are asked for only where the
-/// program overwrote the memory of its environment.
+/// Variables that a service was started with; `None` where nothing is known of them. They count, and are asked for, only where
+/// the program overwrote the memory of its environment, as programs do that set their title. The evidence then says so.
 pub type PassedVariables<'a> = &'a dyn Fn() -> Option<Vec<(String, String)>>;
 
 /// Identifies processes, and looks up the packages of what several of them map only once.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use heaptrial_allocator::{
-    Cache, Catalog, Family, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainOptions, Obtained,
-    Obtainer, OtherAllocator, Release, ResolveError, Resolved, SourceKind, identify, other_allocators,
+    Cache, Catalog, Family, Identifier, Identity, MITIGATIONS, Mitigation, MitigationState, ObtainOptions,
+    Obtained, Obtainer, OtherAllocator, Release, ResolveError, Resolved, SourceKind, other_allocators,
 };
 use heaptrial_host::{HostRoot, Process};
 use heaptrial_model::{AllocatorSpec, Version};
@@ -249,11 +249,11 @@ fn obtained_text(resolved: &Resolved, obtained: &Obtained, verify: bool) -> Stri
 }
 
 fn identify_all(pids: &[i32]) -> Answer {
-    let root = HostRoot::default();
+    let (root, identifier) = (HostRoot::default(), Identifier::default());
     let (mut documents, mut text, mut well) = (Vec::new(), String::new(), true);
     for pid in pids {
         let process = Process::new(&root, *pid);
-        match identify(&process) {
+        match identifier.identify(&process, &|| None) {
             Ok(identity) => {
                 let others = other_allocators(&process, &identity).unwrap_or_default();
                 text += &identity_text(*pid, &identity, &others);
