@@ -44,13 +44,14 @@ pub(crate) type Examiner = Worker<Request, Answer>;
 
 /// A thread that examines processes.
 pub(crate) fn examiner(root: HostRoot) -> Result<Examiner, AgentError> {
+    let identifier = Identifier::default();
     Worker::start("examiner", move |request: Request| {
-        let (found, replaced) = examine(&root, &request);
+        let (found, replaced) = examine(&root, &identifier, &request);
         Answer { name: request.name, key: request.key, found, replaced }
     })
 }
 
-fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
+fn examine(root: &HostRoot, identifier: &Identifier, request: &Request) -> (Found, Vec<String>) {
     let main = Process::new(root, request.key.pid);
     let own = (request.key.pid, request.key.start_ticks);
     let (pid, image) = request.larger.as_ref().map_or(own, |member| (member.pid, member.image.0));
@@ -79,7 +80,7 @@ fn examine(root: &HostRoot, request: &Request) -> (Found, Vec<String>) {
         return (Found::Same, replaced);
     }
     let passed = || request.passed.clone();
-    let found = match Identifier::default().identify(&process, &passed) {
+    let found = match identifier.identify(&process, &passed) {
         _ if !same_lives() => Found::Gone,
         Ok(identity) => Found::Identity(Box::new(identity), signature),
         Err(error) => Found::Unknown(error.to_string()),

@@ -12,18 +12,22 @@ use super::objects::MappedObject;
 /// Packages of files. dpkg's lists are long, and the processes of a host map much the same libraries.
 #[derive(Debug, Default)]
 pub(super) struct Packages {
-    known: Mutex<HashMap<PathBuf, Option<Package>>>,
+    known: Mutex<HashMap<Mapped, Option<Package>>>,
 }
 
+/// A file by its path and by which one it is: an upgrade puts another one in its place.
+type Mapped = (PathBuf, Option<(u64, u64)>);
+
 impl Packages {
-    fn of(&self, process: &Process, paths: &[&Path]) -> Vec<Option<Package>> {
+    fn of(&self, process: &Process, files: &[Mapped]) -> Vec<Option<Package>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing: Vec<&Path> = paths.iter().copied().filter(|path| !known.contains_key(*path)).collect();
+        let missing: Vec<&Mapped> = files.iter().filter(|file| !known.contains_key(*file)).collect();
         if !missing.is_empty() {
-            let mut found = packages_of(&process.seen_root(), &missing);
-            known.extend(missing.into_iter().map(|path| (path.to_owned(), found.remove(path))));
+            let paths: Vec<&Path> = missing.iter().map(|(path, _)| path.as_path()).collect();
+            let mut found = packages_of(&process.seen_root(), &paths);
+            known.extend(missing.into_iter().map(|file| (file.clone(), found.remove(&file.0))));
         }
-        paths.iter().map(|path| known.get(*path).cloned().flatten()).collect()
+        files.iter().map(|file| known.get(file).cloned().flatten()).collect()
     }
 }
 
@@ -36,8 +40,8 @@ pub(super) fn mapped(
 ) -> Vec<MappedLibrary> {
     let objects: Vec<&MappedObject<'_>> =
         objects.iter().filter(|object| object.name != program.name).collect();
-    let paths: Vec<&Path> = objects.iter().map(|object| Path::new(&object.name)).collect();
-    let packages = packages.of(process, &paths);
+    let file = |object: &&MappedObject<'_>| (PathBuf::from(&object.name), object.file_id());
+    let packages = packages.of(process, &objects.iter().map(file).collect::<Vec<_>>());
     // Packages are those of today: of a file that was replaced since, they name the one in its place.
     let packages = objects.iter().zip(packages).map(|(object, package)| package.filter(|_| !object.deleted));
     let library = |(object, package): (&&MappedObject<'_>, Option<Package>)| MappedLibrary {

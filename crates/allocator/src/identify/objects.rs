@@ -104,6 +104,12 @@ impl<'d> MappedObject<'d> {
 }
 
 impl MappedObject<'_> {
+    /// Device and inode: another file may have its name by now.
+    pub(super) fn file_id(&self) -> Option<(u64, u64)> {
+        let metadata = fs::metadata(self.path).ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    }
+
     pub(super) fn file_name(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or(&self.name)
     }
