@@ -174,8 +174,11 @@ fn numbers(of: usize) -> impl Iterator<Item = u32> {
     (1..MOST_CALLS).filter(move |number| Draw::of_this_run().has(*number as usize, of))
 }
 
-/// Of a drawn part there may be few.
-fn assert_walked(kills: u32, least: u32) {
+/// Kills a command at one call after the other, until it survives; at `least` so many, of a drawn part one.
+fn walk_calls(command: &str, of: usize, least: usize, mut killed: impl FnMut(&str, u32) -> bool) {
+    let kills: usize =
+        calls().iter().map(|call| numbers(of).take_while(|number| killed(call, *number)).count()).sum();
+    eprintln!("killed at {kills} calls of a {command}");
     let least = if Draw::of_this_run() == Draw::All { least } else { 1 };
     assert!(kills >= least, "only {kills} calls were walked");
 }
@@ -185,22 +188,14 @@ fn assert_walked(kills: u32, least: u32) {
 fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
     let Some(()) = drawn(1, 6) else { return };
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
-    let mut kills = 0;
-    for call in calls() {
-        for number in numbers(12) {
-            walk.reset();
-            let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
-            let what = format!("killed at {call} {number}, then {recovery:?}");
-            let killed = walk.killed_at("trial start walk --yes --no-agent", call, number);
-            walk.recover(Of::Trial, if killed { recovery } else { Recovery::Revert }, &what);
-            if !killed {
-                break;
-            }
-            kills += 1;
-        }
-    }
-    eprintln!("killed at {kills} calls of a start");
-    assert_walked(kills, 20);
+    walk_calls("start", 12, 20, |call, number| {
+        walk.reset();
+        let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
+        let what = format!("killed at {call} {number}, then {recovery:?}");
+        let killed = walk.killed_at("trial start walk --yes --no-agent", call, number);
+        walk.recover(Of::Trial, if killed { recovery } else { Recovery::Revert }, &what);
+        killed
+    });
 }
 
 #[test]
@@ -208,24 +203,16 @@ fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
 fn a_revert_that_is_killed_anywhere_is_completed() {
     let Some(()) = drawn(2, 6) else { return };
     let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
-    let mut kills = 0;
-    for call in calls() {
-        for number in numbers(12) {
-            walk.reset();
-            walk.bed.succeeds("trial start walk --yes --no-agent");
-            let recovery = [Recovery::Revert, Recovery::Timer][number as usize % 2];
-            let what = format!("revert killed at {call} {number}, then {recovery:?}");
-            let killed = walk.killed_at("trial stop walk --revert --yes", call, number);
-            walk.bed.assert_active(&walk.units);
-            walk.recover(Of::Trial, recovery, &what);
-            if !killed {
-                break;
-            }
-            kills += 1;
-        }
-    }
-    eprintln!("killed at {kills} calls of a revert");
-    assert_walked(kills, 10);
+    walk_calls("revert", 12, 10, |call, number| {
+        walk.reset();
+        walk.bed.succeeds("trial start walk --yes --no-agent");
+        let recovery = [Recovery::Revert, Recovery::Timer][number as usize % 2];
+        let what = format!("revert killed at {call} {number}, then {recovery:?}");
+        let killed = walk.killed_at("trial stop walk --revert --yes", call, number);
+        walk.bed.assert_active(&walk.units);
+        walk.recover(Of::Trial, recovery, &what);
+        killed
+    });
 }
 
 #[test]
@@ -237,26 +224,18 @@ fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
     };
     walk.bed.install_agent();
     walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
-    let mut kills = 0;
-    for call in calls() {
-        for number in numbers(24) {
-            let name = format!("{call}-{number}");
-            let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
-            let what = format!("rollout killed at {call} {number}, then {recovery:?}");
-            let start = format!(
-                "rollout start glibc?arena_max=1 --services churn@* --force a-pilot --name {name} --waves 50%,100% \
-                 --soak 1s --pause 0s --yes"
-            );
-            let killed = walk.killed_at(&start, call, number);
-            walk.recover(Of::Rollout(&name), if killed { recovery } else { Recovery::Revert }, &what);
-            if !killed {
-                break;
-            }
-            kills += 1;
-        }
-    }
-    eprintln!("killed at {kills} calls of a rollout");
-    assert_walked(kills, 5);
+    walk_calls("rollout", 24, 5, |call, number| {
+        let name = format!("{call}-{number}");
+        let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
+        let what = format!("rollout killed at {call} {number}, then {recovery:?}");
+        let start = format!(
+            "rollout start glibc?arena_max=1 --services churn@* --force a-pilot --name {name} --waves 50%,100% \
+             --soak 1s --pause 0s --yes"
+        );
+        let killed = walk.killed_at(&start, call, number);
+        walk.recover(Of::Rollout(&name), if killed { recovery } else { Recovery::Revert }, &what);
+        killed
+    });
 }
 
 /// Which of a hundred power cuts there are: all, or one of a start and one of a revert.

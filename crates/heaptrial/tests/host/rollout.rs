@@ -10,29 +10,11 @@ use std::time::Duration;
 use heaptrial_testbed::drawn;
 use serde_json::Value;
 use support::bed::Bed;
+use support::trials::two_arms;
 use support::{stderr, stdout, wait_for};
 
-const TRIAL: &str = r#"
-name = "three-way"
-services = "churn@*"
-duration = "2d"
-metric = "rss"
-[pace]
-at_once = 4
-pause = "0s"
-settle = "500ms"
-health_timeout = "10s"
-[[arm]]
-name = "glibc"
-control = true
-allocator = "glibc"
-[[arm]]
-name = "jemalloc"
-allocator = "jemalloc@5.3.0"
-[[arm]]
-name = "mimalloc"
-allocator = "mimalloc@2.0.9"
-"#;
+const PACE_OF_TRIAL: &str = "at_once = 4\nsettle = \"500ms\"\nhealth_timeout = \"10s\"\n";
+const THIRD: &str = "[[arm]]\nname = \"mimalloc\"\nallocator = \"mimalloc@2.0.9\"\n";
 /// What services keep: gates compare their memory with that of before, under another allocator.
 const LIVE_BYTES: u64 = 16_000_000;
 /// Paces of tests: nobody depends on these services.
@@ -53,7 +35,7 @@ impl Host {
         let mut enable = vec!["systemctl", "enable"];
         enable.extend(units.iter().map(String::as_str));
         container.ok(&enable);
-        bed.write_trial("three-way", TRIAL);
+        bed.write_trial("three-way", &(two_arms("three-way", "churn@*", PACE_OF_TRIAL) + THIRD));
         bed.succeeds("trial plan three-way.toml --seed 1");
         bed.succeeds("trial start three-way --yes --no-agent");
         let host = Self { bed, units };
