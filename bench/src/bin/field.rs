@@ -78,15 +78,15 @@ fn one_round(host: &Container, units: &[String], round: usize) -> [f64; 11] {
     let start = heaptrial(&format!("trial start {name} --yes --no-agent"));
     let status = heaptrial(&format!("trial status {name}"));
     let services = heaptrial("services 'bench@*'");
-    let agent = agent(host);
     let revert = heaptrial(&format!("trial stop {name} --revert --yes"));
     let (rollout, run) = rollout(host, &name, &format!("rollout-{round}"), units.len());
+    let agent = agent(host);
     [bare, bare + proofs, plan, start, plan + start, status, services, revert, rollout, run, agent]
 }
 
 /// Processor time in seconds of an agent that reads all services 20 times.
 fn agent(host: &Container) -> f64 {
-    let script = "timeout 20 /ht/heaptrial agent --interval 1s > /dev/null 2>&1; times";
+    let script = "timeout 20 /ht/heaptrial agent --services 'bench@*' --interval 1s > /dev/null 2>&1; times";
     let said = host.ok(&["sh", "-c", script]);
     let of_children = said.lines().last().expect("two lines");
     let seconds = of_children.split_whitespace().map(|time| {
