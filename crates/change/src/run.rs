@@ -37,7 +37,7 @@ pub type Halt<'t> = &'t dyn Fn() -> Option<String>;
 /// Between two looks at the services that are being restarted, at most.
 const LOOK_GAP: Duration = Duration::from_millis(10);
 
-/// Files are written ahead for as many services as are through in this time.
+/// Files are written ahead for as many services as get through in this time, by the pace so far.
 const AHEAD: Duration = Duration::from_secs(10);
 
 /// What is done with services.
@@ -246,7 +246,7 @@ impl Run<'_, '_> {
             self.trial.host.manager.reload()?;
         }
         for service in ready.into_iter().rev() {
-            // Nobody saw anything of it.
+            // One that was not restarted is nothing to report.
             if !self.restart_as_before(&service, false)? {
                 self.as_before(&service);
             }
