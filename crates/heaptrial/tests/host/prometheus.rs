@@ -147,9 +147,9 @@ fn json_lines(all: &[Series]) -> String {
     text
 }
 
-fn import(folder: &Path, database: &str, url: &str, more: &[&str]) -> Output {
+fn import(folder: &Path, database: &str, url: &str, words: &str) -> Output {
     let mut command = heaptrial(folder);
-    command.args(["--db", database, "import", "prometheus", url]).args(more);
+    command.args(["--db", database, "import", "prometheus", url]).args(words.split_whitespace());
     command.env("NO_PROXY", "127.0.0.1,localhost").output().unwrap()
 }
 
@@ -175,16 +175,13 @@ fn drawn(services: &[Service]) -> BTreeMap<String, (String, Vec<steps::Life>)> {
     services.iter().map(of).collect()
 }
 
-const LABELS: [&str; 6] =
-    ["--service-label", "instance", "--service-label", "name", "--arm-label", "allocator"];
-
 /// What is asked of one world, from before its begin to its end.
-fn asked(world: u64) -> Vec<String> {
-    let of = |metric: &str| format!("{metric}{{world=\"{world}\"}}");
-    let mut words: Vec<String> = LABELS.iter().map(|word| (*word).to_owned()).collect();
-    words.extend(["--query".into(), of("memory"), "--start".into(), of("start")]);
-    words.extend(["--from".into(), (at(BEGIN - 100))]);
-    words
+fn asked(world: u64) -> String {
+    let begin = at(BEGIN - 100);
+    format!(
+        "--service-label instance --service-label name --arm-label allocator --query memory{{world=\"{world}\"}} \
+         --start start{{world=\"{world}\"}} --from {begin}"
+    )
 }
 
 fn at(seconds: i64) -> String {
@@ -211,11 +208,9 @@ fn drawn_histories_come_back_from_both_stores() {
     let end = at(BEGIN + HOURS * 3600);
     for (world, services) in &worlds {
         let drawn = drawn(services);
-        let words = asked(*world);
-        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let whole = format!("{} --to {end} --name whole", asked(*world));
         for (store, server) in [("p", &prometheus), ("v", &victoria)] {
             let database = format!("{store}{world}.db");
-            let whole = [&words[..], &["--to", end.as_str(), "--name", "whole"]].concat();
             imported(&import(folder, &database, &server.url(), &whole));
             let found = steps::found(&trial(folder, &database, "whole"));
             assert_eq!(found.keys().collect::<Vec<_>>(), drawn.keys().collect::<Vec<_>>());
@@ -228,20 +223,10 @@ fn drawn_histories_come_back_from_both_stores() {
     }
 
     // An expression is evaluated within each step.
-    let sums = [
-        "--query",
-        "sum by (allocator) (memory{world=\"1\"})",
-        "--service-label",
-        "allocator",
-        "--step",
-        "10m",
-        "--from",
-        &at(BEGIN),
-        "--to",
-        &end,
-        "--name",
-        "sums",
-    ];
+    let sums = format!(
+        "--query sum(memory{{world=\"1\"}})by(allocator) --service-label allocator --step 10m --from {} --to {end} --name sums",
+        at(BEGIN)
+    );
     for (database, server) in [("p1.db", &prometheus), ("v1.db", &victoria)] {
         imported(&import(folder, database, &server.url(), &sums));
         let trial = trial(folder, database, "sums");
@@ -270,35 +255,24 @@ fn drawn_histories_come_back_from_both_stores() {
 /// What cannot be imported is told, and leaves nothing behind.
 fn refusals(folder: &Path, prometheus: &Server, end: &str) {
     let url = prometheus.url();
-    let span = ["--from", &at(BEGIN), "--to", end];
-    let whole = ["--query", "memory{world=\"1\"}"];
+    let span = format!("--from {} --to {end}", at(BEGIN));
     let nowhere = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let named = ["--query", "memory{world=\"1\"}", "--service-label", "name"];
-    let milliseconds = [&named[..], &["--start", "start{world=\"1\"} * 1000"]].concat();
-    let cases: [(&str, &[&str], &str); 11] = [
-        (&url, &milliseconds, "Divide milliseconds by"),
-        (&url, &["--query", "memory{world=\"1\"} / 1024", "--service-label", "name"], "are below 1 MiB"),
-        (&url, &["--query", "memory{world=\"1\"}"], "two series of the service host0:9256 at the same time"),
-        (&url, &["--query", "nothing"], "no readings of nothing"),
-        (
-            &url,
-            &["--query", "memory{world=\"1\"}", "--service-label", "pod"],
-            "has the label `pod`; the labels are: allocator, ",
-        ),
-        (&url, &["--query", "sum(memory"], "refuses the query"),
-        (&url, &["--query", "memory[5m]"], "refuses the query"),
-        (
-            &url,
-            &["--query", "memory{world=\"1\"}", "--service-label", "name", "--arm-label", "kind"],
-            "no service of the lists",
-        ),
-        (&format!("http://{nowhere}"), &whole, "cannot ask"),
-        ("http://user:secret@localhost:9090", &whole, "--basic-file"),
-        ("localhost:9090", &whole, "no address of a store"),
+    let (whole, named) = ("--query memory{world=\"1\"}", "--query memory{world=\"1\"} --service-label name");
+    let cases: [(&str, &str, &str); 11] = [
+        (&url, &format!("{named} --start start{{world=\"1\"}}*1000"), "Divide milliseconds by"),
+        (&url, "--query memory{world=\"1\"}/1024 --service-label name", "are below 1 MiB"),
+        (&url, whole, "two series of the service host0:9256 at the same time"),
+        (&url, "--query nothing", "no readings of nothing"),
+        (&url, &format!("{whole} --service-label pod"), "has the label `pod`; the labels are: allocator, "),
+        (&url, "--query sum(memory", "refuses the query"),
+        (&url, "--query memory[5m]", "refuses the query"),
+        (&url, &format!("{named} --arm-label kind"), "no service of the lists"),
+        (&format!("http://{nowhere}"), whole, "cannot ask"),
+        ("http://user:secret@localhost:9090", whole, "--basic-file"),
+        ("localhost:9090", whole, "no address of a store"),
     ];
     for (url, words, why) in cases {
-        let words = [words, &span].concat();
-        let output = import(folder, "none/refused.db", url, &words);
+        let output = import(folder, "none/refused.db", url, &format!("{words} {span}"));
         let said = stderr(&output);
         assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
         assert!(!said.contains("secret") || url.contains("secret"), "{said}");
@@ -320,13 +294,12 @@ fn answers_that_are_not_whole_are_refused() {
     let remote = format!("remote_read: [{{url: 'http://{nobody}/read', read_recent: true}}]\n");
     let part = Server::prometheus(folder, &remote, &[]);
     let words = asked(1);
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let output = import(folder, "part.db", &part.url(), &words);
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("a partial answer") && said.contains("--accept-partial"), "{said}");
     assert!(!folder.join("part.db").exists());
-    let output = import(folder, "part.db", &part.url(), &[&words[..], &["--accept-partial"]].concat());
+    let output = import(folder, "part.db", &part.url(), &format!("{words} --accept-partial"));
     imported(&output);
     assert!(stdout(&output).contains("the store warns"), "{}", stdout(&output));
 }
@@ -401,21 +374,13 @@ fn missing_scrapes_are_missing() {
     target.away.store(false, Ordering::Relaxed);
     let before = scraped();
     wait_for("scrapes again", PATIENCE, || (scraped() >= before + 4).then_some(()));
-    let words = ["--exporter", "process", "--from", "10m", "--step", "500ms", "--name", "plain"];
-    imported(&import(folder, "live.db", &prometheus.url(), &words));
-    let words = [
-        "--query",
-        "process_resident_memory_bytes * 1",
-        "--start",
-        "process_start_time_seconds",
-        "--from",
-        "10m",
-        "--step",
-        "500ms",
-        "--name",
-        "expression",
-    ];
-    imported(&import(folder, "live.db", &prometheus.url(), &words));
+    for words in [
+        "--exporter process --name plain",
+        "--query process_resident_memory_bytes*1 --start process_start_time_seconds --name expression",
+    ] {
+        let words = format!("{words} --from 10m --step 500ms");
+        imported(&import(folder, "live.db", &prometheus.url(), &words));
+    }
     for name in ["plain", "expression"] {
         let trial = trial(folder, "live.db", name);
         let [service] = &trial.services[..] else { panic!("{:?}", trial.services) };
@@ -471,8 +436,7 @@ fn credentials_are_read_from_files() {
     fs::write(folder.join("wrong"), "operator:trout\n").unwrap();
     let url = prometheus.url().replace("http:", "https:");
     let with = |words: &str| {
-        let words = format!("--exporter process --from 1h --step 500ms {words}");
-        import(folder, "tls.db", &url, &words.split_whitespace().collect::<Vec<_>>())
+        import(folder, "tls.db", &url, &format!("--exporter process --from 1h --step 500ms {words}"))
     };
     let all = "--ca-file ca.pem --cert-file client.pem --key-file client.key --basic-file password";
     wait_for("an import", PATIENCE, || with(all).status.success().then_some(()));
@@ -553,9 +517,8 @@ fn a_prometheus_has_what_the_database_has() {
     let begun = ticks().unwrap().1;
     let (id, _) = wait_for("more ticks", PATIENCE, || ticks().filter(|(_, ticks)| *ticks >= begun + 15));
 
-    let words =
-        ["--exporter", "heaptrial", "--metric", "rss", "--step", "1s", "--from", "1h", "--name", "host"];
-    imported(&import(folder, "host.db", &prometheus.url(), &words));
+    let words = "--exporter heaptrial --metric rss --step 1s --from 1h --name host";
+    imported(&import(folder, "host.db", &prometheus.url(), words));
     let trial = trial(folder, "host.db", "host");
     assert_eq!(trial.services.len(), 4);
     let store = Store::create(&bed.database()).unwrap();
