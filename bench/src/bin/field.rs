@@ -1,5 +1,6 @@
 //! Many services on a real systemd: a trial's start, its revert and a rollout against a bare loop of `systemctl restart`.
-//! `field BUILD_FOLDER [SERVICES] [ROUNDS]`; the folder holds `heaptrial` and `examples/churn_service`. Needs root.
+//! `field BUILD_FOLDER [SERVICES] [ROUNDS] [START_MILLISECONDS]`; the folder holds `heaptrial` and
+//! `examples/churn_service`, and a service takes the given time more to start. Needs root.
 //!
 //! All are timed in turn within each round, so that what else the machine does falls on all of them.
 
@@ -33,10 +34,14 @@ fn main() {
     let build = PathBuf::from(given.next().expect("BUILD_FOLDER")).canonicalize().expect("a folder");
     let mut number =
         |otherwise: usize| given.next().map_or(otherwise, |text| text.parse().expect("a number"));
-    let (services, rounds) = (number(200), number(5));
+    let (services, rounds, start_milliseconds) = (number(200), number(5), number(0));
     let base = Testbed::prepare().expect("a base");
     let host = Container::boot(&base, Options::new().bind(&build, "/ht")).expect("a container");
-    host.write("/etc/systemd/system/bench@.service", UNIT, 0o644).expect("a unit");
+    let mut unit = UNIT.to_owned();
+    if start_milliseconds > 0 {
+        unit += &format!("ExecStartPre=/bin/sleep {}\n", start_milliseconds as f64 / 1e3);
+    }
+    host.write("/etc/systemd/system/bench@.service", unit, 0o644).expect("a unit");
     host.ok(&["systemctl", "daemon-reload"]);
     let units: Vec<String> = (1..=services).map(|number| format!("bench@{number:03}.service")).collect();
     host.start(&units).expect("services");
