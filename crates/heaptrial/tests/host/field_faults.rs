@@ -16,6 +16,7 @@ use support::{stderr, stdout, wait_for};
 
 /// A walk that never comes to an end would find nothing.
 const MOST_CALLS: u32 = 400;
+const WALKERS: usize = 4;
 const JOURNAL_CALLS: [&str; 3] = ["fsync", "rename", "unlink"];
 const ALL_CALLS: [&str; 9] =
     ["fsync", "rename", "unlink", "mkdir", "rmdir", "symlink", "ftruncate", "fchmod", "sendmsg"];
@@ -55,7 +56,7 @@ impl Walk {
 
     /// With services that keep so many bytes each.
     fn begin_of(services: usize, live_bytes: u64) -> Option<Self> {
-        let bed = Bed::boot()?;
+        let bed = strace_works().then(Bed::boot)??;
         let units = bed.start_churn_of(services, live_bytes);
         let trial = two_arms("walk", "churn@*", "health_timeout = \"20s\"");
         bed.write_trial("walk", &(trial + "restart_every = \"1h\"\n"));
@@ -65,8 +66,9 @@ impl Walk {
         Some(Self { bed, units, before })
     }
 
-    /// Runs a command that is killed at its `number`th `call`; tells whether it was.
+    /// Runs a command that is killed at its `number`th `call`; gives whether it was.
     fn killed_at(&self, arguments: &str, call: &str, number: u32) -> bool {
+        assert!(number < MOST_CALLS, "{arguments} does not end");
         let inner = self.bed.container.command("/usr/bin/env");
         let mut command = Command::new("strace");
         command.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
@@ -171,15 +173,30 @@ fn calls() -> &'static [&'static str] {
 
 /// Which of the calls a command is killed at: every one, or the drawn one in `of`, counted on until the command survives.
 fn numbers(of: usize) -> impl Iterator<Item = u32> {
-    (1..MOST_CALLS).filter(move |number| Draw::of_this_run().has(*number as usize, of))
+    (1..).filter(move |number| Draw::of_this_run().has(*number as usize, of))
 }
 
-/// Kills a command at one call after the other, until it survives; at `least` so many, of a drawn part one.
-fn walk_calls(command: &str, of: usize, least: usize, mut killed: impl FnMut(&str, u32) -> bool) {
-    let kills: usize =
-        calls().iter().map(|call| numbers(of).take_while(|number| killed(call, *number)).count()).sum();
+/// Kills a command at one call after the other, until it survives; at `least` so many, of a drawn part one. The whole walk
+/// goes on in several containers at once, each with every so manieth call: it mostly waits.
+fn walk_calls(
+    command: &str,
+    (of, least): (usize, usize),
+    begin: impl Fn() -> Option<Walk> + Sync,
+    killed: impl Fn(&Walk, &str, u32) -> bool + Sync,
+) {
+    let (walkers, least) = if Draw::of_this_run() == Draw::All { (WALKERS, least) } else { (1, 1) };
+    let walk = |walker| {
+        let walk = begin()?;
+        let numbers = || numbers(of).skip(walker).step_by(walkers);
+        let of_call = |call: &&str| numbers().take_while(|number| killed(&walk, call, *number)).count();
+        Some(calls().iter().map(of_call).sum::<usize>())
+    };
+    let kills = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..walkers).map(|walker| scope.spawn(move || walk(walker))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<Option<usize>>()
+    });
+    let Some(kills) = kills else { return };
     eprintln!("killed at {kills} calls of a {command}");
-    let least = if Draw::of_this_run() == Draw::All { least } else { 1 };
     assert!(kills >= least, "only {kills} calls were walked");
 }
 
@@ -187,44 +204,53 @@ fn walk_calls(command: &str, of: usize, least: usize, mut killed: impl FnMut(&st
 #[ignore = "needs root and a container"]
 fn a_start_that_is_killed_anywhere_can_be_resumed_reverted_and_put_right() {
     let Some(()) = drawn(1, 6) else { return };
-    let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
-    walk_calls("start", 12, 20, |call, number| {
-        walk.reset();
-        let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
-        let what = format!("killed at {call} {number}, then {recovery:?}");
-        let killed = walk.killed_at("trial start walk --yes --no-agent", call, number);
-        walk.recover(Of::Trial, if killed { recovery } else { Recovery::Revert }, &what);
-        killed
-    });
+    walk_calls(
+        "start",
+        (12, 20),
+        || Walk::begin(2),
+        |walk, call, number| {
+            walk.reset();
+            let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
+            let what = format!("killed at {call} {number}, then {recovery:?}");
+            let killed = walk.killed_at("trial start walk --yes --no-agent", call, number);
+            walk.recover(Of::Trial, if killed { recovery } else { Recovery::Revert }, &what);
+            killed
+        },
+    );
 }
 
 #[test]
 #[ignore = "needs root and a container"]
 fn a_revert_that_is_killed_anywhere_is_completed() {
     let Some(()) = drawn(2, 6) else { return };
-    let Some(walk) = strace_works().then(|| Walk::begin(2)).flatten() else { return };
-    walk_calls("revert", 12, 10, |call, number| {
-        walk.reset();
-        walk.bed.succeeds("trial start walk --yes --no-agent");
-        let recovery = [Recovery::Revert, Recovery::Timer][number as usize % 2];
-        let what = format!("revert killed at {call} {number}, then {recovery:?}");
-        let killed = walk.killed_at("trial stop walk --revert --yes", call, number);
-        walk.bed.assert_active(&walk.units);
-        walk.recover(Of::Trial, recovery, &what);
-        killed
-    });
+    walk_calls(
+        "revert",
+        (12, 10),
+        || Walk::begin(2),
+        |walk, call, number| {
+            walk.reset();
+            walk.bed.succeeds("trial start walk --yes --no-agent");
+            let recovery = [Recovery::Revert, Recovery::Timer][number as usize % 2];
+            let what = format!("revert killed at {call} {number}, then {recovery:?}");
+            let killed = walk.killed_at("trial stop walk --revert --yes", call, number);
+            walk.bed.assert_active(&walk.units);
+            walk.recover(Of::Trial, recovery, &what);
+            killed
+        },
+    );
 }
 
 #[test]
 #[ignore = "needs root and a container"]
 fn a_rollout_that_is_killed_anywhere_goes_on_is_rolled_back_and_put_right() {
     let Some(()) = drawn(0, 6) else { return };
-    let Some(mut walk) = strace_works().then(|| Walk::begin_of(2, 16 << 20)).flatten() else {
-        return;
+    let begin = || {
+        let mut walk = Walk::begin_of(2, 16 << 20)?;
+        walk.bed.install_agent();
+        walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
+        Some(walk)
     };
-    walk.bed.install_agent();
-    walk.before = Snapshot::of(&walk.bed.container, &SAVED).unwrap();
-    walk_calls("rollout", 24, 5, |call, number| {
+    walk_calls("rollout", (24, 5), begin, |walk, call, number| {
         let name = format!("{call}-{number}");
         let recovery = [Recovery::Resume, Recovery::Revert, Recovery::Timer][number as usize % 3];
         let what = format!("rollout killed at {call} {number}, then {recovery:?}");
