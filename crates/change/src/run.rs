@@ -89,7 +89,8 @@ struct Run<'r, 'a> {
     purpose: Purpose,
     pace: Pace,
     total: usize,
-    began: Duration,
+    /// When the first service was restarted.
+    began: Option<Duration>,
     /// Nothing of them is changed yet.
     queue: VecDeque<ServiceName>,
     /// Their files are as wanted, systemd has read them, and their restart is to come.
@@ -109,12 +110,12 @@ impl Trial<'_> {
         halt: Halt<'_>,
     ) -> Result<Outcome, ChangeError> {
         let run = Run {
-            began: self.host.clock.now(),
             trial: self,
             halt,
             purpose,
             pace,
             total: queue.len(),
+            began: None,
             queue: queue.into(),
             ready: VecDeque::new(),
             restarts: Vec::new(),
@@ -209,7 +210,7 @@ impl Run<'_, '_> {
     /// Writes the files of the next services, or puts them back, and has systemd read them.
     fn make_ready(&mut self) -> Result<(), ChangeError> {
         let through = (self.total - self.queue.len() - self.restarts.len()) as u128;
-        let took = (self.now() - self.began).as_nanos().max(1);
+        let took = self.began.map_or(Duration::ZERO, |began| self.now() - began).as_nanos().max(1);
         let ahead = (AHEAD.as_nanos() * through / took).max(1);
         while (self.ready.len() as u128) < ahead && self.spent_budget().is_none() {
             let Some(next) = self.queue.iter().position(|service| !self.is_family_down(service)) else {
@@ -269,6 +270,7 @@ impl Run<'_, '_> {
         running: Running,
     ) -> Result<(), ChangeError> {
         self.last_launch = Some(self.now());
+        self.began = self.began.or(self.last_launch);
         self.trial.notify(&Notification::Restarting(&service));
         if purpose == Purpose::Revert {
             // What failed under its treatment may have used up its starts.
