@@ -14,6 +14,7 @@ impl Trial<'_> {
     pub fn start(&mut self, halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         self.check_start()?;
         self.begin_or_resume()?;
+        self.arm()?;
         let services: Vec<ServiceName> = self.prepared.names().cloned().collect();
         let outcome = self.apply(&services, halt)?;
         if outcome.is_complete() {
@@ -21,7 +22,7 @@ impl Trial<'_> {
         } else {
             self.interrupted(&outcome);
         }
-        self.disarm_or_warn();
+        self.rest();
         Ok(outcome)
     }
 
@@ -71,7 +72,7 @@ impl Trial<'_> {
             let why = "the process that started the trial ended before it was done";
             self.cut_short(why.to_owned());
         }
-        self.disarm_or_warn();
+        self.rest();
         Ok(outcome)
     }
 
@@ -145,9 +146,9 @@ impl Trial<'_> {
         ChangeError::Stage { kind, name, stage: self.state.stage }
     }
 
-    /// Removes the recovery timer, unless it has something to do if this process ends here: services that an earlier
-    /// process left in the middle, and that this one did not come to.
-    fn disarm_or_warn(&mut self) {
+    /// Nothing is changed for a while: removes the recovery timer, unless it has something to do if this process ends here,
+    /// services that an earlier process left in the middle and that this one did not come to.
+    pub fn rest(&mut self) {
         let stuck = |service: &ServiceName| self.state.stage_of(service) == Some(Stage::RevertFailed);
         if self.state.in_flight().iter().all(stuck) {
             self.disarm_at_once();
@@ -163,20 +164,17 @@ impl Trial<'_> {
     /// Begins or continues, without a service: installs what it brings. [`Self::apply_to`] changes services.
     pub fn open_for_parts(&mut self) -> Result<(), ChangeError> {
         self.check_open_for_parts()?;
-        let begun = self.begin_or_resume();
-        self.disarm_or_warn();
-        begun
+        self.begin_or_resume()
     }
 
-    /// Gives these services their treatment; those that have theirs are left alone.
+    /// Gives these services their treatment; those that have theirs are left alone. A timer takes over if this process ends,
+    /// until [`Self::rest`].
     pub fn apply_to(&mut self, services: &[ServiceName], halt: Halt<'_>) -> Result<Outcome, ChangeError> {
         self.arm()?;
-        let outcome = self.apply(services, halt)?;
-        self.disarm_or_warn();
-        Ok(outcome)
+        self.apply(services, halt)
     }
 
-    /// Puts these services back, those of them that were changed.
+    /// Puts these services back, those of them that were changed; with the same timer.
     pub fn put_back(
         &mut self,
         services: &[ServiceName],
@@ -186,9 +184,7 @@ impl Trial<'_> {
         if !services.iter().any(|service| self.state.is_to_revert(service)) {
             return Ok(Outcome::default());
         }
-        let outcome = self.run_back(services, pace, halt)?;
-        self.disarm_or_warn();
-        Ok(outcome)
+        self.run_back(services, pace, halt)
     }
 
     /// Takes a service out: it is put back, and neither a resume nor a revert comes to it from here on.
@@ -196,7 +192,9 @@ impl Trial<'_> {
         self.check_drop(service)?;
         self.record(opened(Action::Drop))?;
         self.record(Event::Dropped { service: service.clone(), given_up: false })?;
-        self.put_back(std::slice::from_ref(service), self.prepared.plan.pace, halt)
+        let outcome = self.put_back(std::slice::from_ref(service), self.prepared.plan.pace, halt)?;
+        self.rest();
+        Ok(outcome)
     }
 
     /// Refuses what [`Self::drop_service`] would refuse, before anything is recorded elsewhere.

@@ -45,7 +45,6 @@ impl Trial<'_> {
             files.push(File::link(link, &format!("../{}", agent.name)));
         }
         self.put_host_files(files)?;
-        self.arm()?;
         if let Some(agent) = agent {
             self.host.manager.reload()?;
             if let Err(why) = self.started(&agent.name) {
@@ -59,6 +58,7 @@ impl Trial<'_> {
     pub(crate) fn arm(&mut self) -> Result<(), ChangeError> {
         let stem = self.recovery_stem();
         let files = self.recovery_timer();
+        self.is_disarmed = false;
         self.put_host_files(files)?;
         let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() else { return Ok(()) };
         self.forget_failure(&timer);
@@ -112,7 +112,7 @@ impl Trial<'_> {
         let stem = self.recovery_stem();
         let changes = self.state.host_changes.iter().filter(|change| self.is_of_recovery(&change.path));
         let changes: Vec<Change> = changes.cloned().collect();
-        if changes.is_empty() {
+        if changes.is_empty() || self.is_disarmed {
             return Ok(());
         }
         if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
@@ -125,7 +125,9 @@ impl Trial<'_> {
         for change in changes.iter().rev() {
             edit::undo(change, &self.journal)?;
         }
-        Ok(self.host.manager.reload()?)
+        self.host.manager.reload()?;
+        self.is_disarmed = true;
+        Ok(())
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.

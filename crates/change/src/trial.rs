@@ -37,6 +37,8 @@ pub struct Trial<'a> {
     pub(crate) state: TrialState,
     /// What the others have on this host; nobody changes that while this is locked.
     pub(crate) others: Ledger<'a>,
+    /// This process removed the recovery timer.
+    pub(crate) is_disarmed: bool,
     witness: Option<Box<dyn Witness>>,
     _lock: Lock,
 }
@@ -91,7 +93,17 @@ impl<'a> Trial<'a> {
         let journal = Journal::open(host.disk, &paths.trial(&prepared.plan.name))?;
         let state = TrialState::of(journal.records());
         let paths = paths.clone();
-        Ok(Self { host, paths, prepared, journal, state, others, witness: None, _lock: lock })
+        Ok(Self {
+            host,
+            paths,
+            prepared,
+            journal,
+            state,
+            others,
+            is_disarmed: false,
+            witness: None,
+            _lock: lock,
+        })
     }
 
     /// What happens from here on is heard by this one.

@@ -348,6 +348,7 @@ impl History {
                     outcome.remaining += of_part.remaining;
                     outcome.stopped = outcome.stopped.or(of_part.stopped);
                 }
+                trial.rest();
                 if outcome.is_complete() {
                     trial.finish()?;
                 }

@@ -23,7 +23,7 @@ use world::{Happening, Loss};
 const HISTORIES: u64 = 100_000;
 /// Histories that are drawn. `HEAPTRIAL_HISTORIES` draws another number of them (and where it is smaller cuts as much less
 /// often), `HEAPTRIAL_HISTORIES_FROM` others.
-const DRAWN: u64 = 48_000;
+const DRAWN: u64 = 54_000;
 
 /// What may follow a process that was cut short. Each ends with a revert besides.
 fn sequels(random: &mut Random) -> Vec<Vec<Process>> {

@@ -84,6 +84,12 @@ impl<'r, 'a> Rollout<'r, 'a> {
     /// Goes on from where the journal says until the end, a stop or a pause.
     pub fn go(&mut self) -> Result<Ending, ChangeError> {
         self.trial.open_for_parts()?;
+        let ending = self.waves()?;
+        self.trial.rest();
+        Ok(ending)
+    }
+
+    fn waves(&mut self) -> Result<Ending, ChangeError> {
         while let Some(wave) = self.current()? {
             if let Some(ending) = self.wave(wave)? {
                 match ending {
@@ -119,6 +125,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
         // First of all: a wave that is half put back has not passed any more.
         self.trial.note_or_warn(&RolloutStep::WaveRolledBack { wave: wave as u32 })?;
         let outcome = self.trial.put_back(&services, pace, &|| holds.interrupted())?;
+        self.trial.rest();
         Ok(outcome.stuck)
     }
 
@@ -211,6 +218,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
             match self.holds.hold() {
                 Err(ending) => return Ok(Some(ending)),
                 Ok(Some(why)) => {
+                    self.trial.rest();
                     self.observer.waiting(&why);
                     std::thread::sleep(NAP);
                     continue;
@@ -241,6 +249,7 @@ impl<'r, 'a> Rollout<'r, 'a> {
 
     /// Watches a wave that was changed until its gate decides.
     fn soak(&mut self, wave: usize) -> Result<Option<Ending>, ChangeError> {
+        self.trial.rest();
         let soak = self.plan.soak_of(wave).0;
         loop {
             let gate = self.gate(wave)?;
