@@ -120,7 +120,8 @@ impl Target {
             let identity = loaded(name.as_str())?.process.as_ref()?.identity.as_ref()?;
             let control = self.verdict.control_allocator.as_ref();
             let runs_control = control.is_none_or(|control| control.family == identity.family);
-            runs_control.then(|| self.verdict.control.clone())
+            // Without a trial there is none.
+            Some(self.verdict.control.clone()).filter(|control| runs_control && !control.is_empty())
         };
         strata(&self.verdict.kinds, names, &is_relay, &ran)
     }
