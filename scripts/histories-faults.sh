@@ -68,6 +68,8 @@ fault "folders that were made stay" edit.rs \
     's/Ok\(files::remove_empty_folders\(journal\.disk, &change\.made_folders\)\?\)/Ok(())/'
 fault "no recovery timer is armed" host_files.rs \
     's/self\.put_host_files\(files\)\?;$/let _ = files;/'
+fault "a recovery timer that was armed again stays" host_files.rs \
+    's/self\.is_disarmed = false;//'
 fault "the timer of a service is not stopped" service.rs \
     's/let _ = self\.stop_unit\(&timer\);/let _ = timer;/'
 fault "a service that somebody stopped is started" state.rs \

@@ -246,6 +246,8 @@ impl History {
                 };
                 let disturbed = script.iter().any(|(_, what)| disturbs(what));
                 self.check(world, &ended, &begun_before, hindered, disturbed);
+                let is_over = ended.outcome.is_complete() && command == Command::Parts;
+                assert!(!is_over || hindered || disturbed || !is_armed(world), "the timer stays");
                 let is_gone = !world.services.borrow().gone().is_empty();
                 let whole = ended.outcome.is_complete() && !matches!(command, Command::Stop | Command::Drop);
                 if whole && !is_gone && !script.iter().any(hinders) {
@@ -347,8 +349,8 @@ impl History {
                     outcome.stuck.extend(of_part.stuck);
                     outcome.remaining += of_part.remaining;
                     outcome.stopped = outcome.stopped.or(of_part.stopped);
+                    trial.rest();
                 }
-                trial.rest();
                 if outcome.is_complete() {
                     trial.finish()?;
                 }
