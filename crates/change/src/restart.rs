@@ -9,10 +9,11 @@ use crate::health::Health;
 use crate::run::Purpose;
 use crate::trial::Trial;
 
-/// Between the first looks at a service; asking systemd disturbs a host that is measured, so that it doubles up to
-/// [`LONGEST_GAP`].
+/// Between the first looks at a service. Asking systemd disturbs a host that is measured: later gaps are a share of the time
+/// that the restart has taken, by which it is noticed late at most.
 const FIRST_GAP: Duration = Duration::from_millis(2);
 const LONGEST_GAP: Duration = Duration::from_millis(250);
+const SHARE: u32 = 8;
 
 /// A service whose restart was queued.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ pub(crate) struct Restart {
     before: Option<LifeKey>,
     /// The life that does its work, and until when it has to stay.
     settles: Option<(LifeKey, Duration)>,
-    deadline: Duration,
+    queued: Duration,
     next_look: Duration,
     pub(crate) gap: Duration,
 }
@@ -34,10 +35,9 @@ impl Restart {
         purpose: Purpose,
         before: Option<LifeKey>,
         now: Duration,
-        pace: &Pace,
     ) -> Self {
-        let deadline = now + pace.health_timeout.0;
-        Self { service, purpose, before, settles: None, deadline, next_look: now + FIRST_GAP, gap: FIRST_GAP }
+        let next_look = now + FIRST_GAP;
+        Self { service, purpose, before, settles: None, queued: now, next_look, gap: FIRST_GAP }
     }
 
     /// The life that does its work and stayed so, once there is one.
@@ -52,8 +52,9 @@ impl Restart {
         if now < self.next_look {
             return Ok(None);
         }
+        let took = now - self.queued;
+        self.gap = (took / SHARE).clamp(FIRST_GAP, LONGEST_GAP);
         self.next_look = now + self.gap;
-        self.gap = (self.gap * 2).min(LONGEST_GAP);
         let last_seen = match trial.health(&self.service) {
             Health::Sick(why) => return Err(ServiceError(why)),
             Health::Healthy(life) if self.before.as_ref() != Some(&life) => {
@@ -63,12 +64,10 @@ impl Restart {
             Health::Healthy(_) => "what ran before still runs".to_owned(),
             Health::Waiting(what) => what,
         };
-        match now < self.deadline {
+        let limit = pace.health_timeout;
+        match took < limit.0 {
             true => Ok(None),
-            false => {
-                let limit = pace.health_timeout;
-                Err(ServiceError(format!("it was not healthy within {limit}: {last_seen}")))
-            }
+            false => Err(ServiceError(format!("it was not healthy within {limit}: {last_seen}"))),
         }
     }
 }

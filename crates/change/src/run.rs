@@ -278,7 +278,7 @@ impl Run<'_, '_> {
         }
         match self.trial.restart(&service, running) {
             Ok(before) => {
-                let restart = Restart::new(service, purpose, before, self.now(), &self.pace);
+                let restart = Restart::new(service, purpose, before, self.now());
                 self.restarts.push(restart);
                 Ok(())
             }
