@@ -16,7 +16,7 @@ mounts() {
 	done | tac
 }
 
-# Unmounts what a build of the test bed's root file system left, and tells of the rest.
+# Unmounts what a build of the test bed's root file system left, and prints the rest.
 free() {
 	mounts "$1" | while read -r place; do
 		case "$place" in */base-*.unfinished*) umount -l "$place" ;; esac

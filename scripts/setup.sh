@@ -27,7 +27,7 @@ for package in $packages; do
     dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
 done
 
-# Whether `$1 --version` tells at least $MINIMUM_RUST.
+# Whether `$1 --version` prints at least $MINIMUM_RUST.
 new_enough() {
     found=$("$1" --version 2>/dev/null | awk '{ print $2 }') || return 1
     [ -n "$found" ] && [ "$(printf '%s\n%s\n' "$MINIMUM_RUST" "$found" | sort -V | head -n 1)" = "$MINIMUM_RUST" ]

@@ -1,4 +1,4 @@
-"""A host's clock beside this machine's, in one round trip: however many hosts there are, each is held to its own."""
+"""A host's clock against this machine's, in one round trip: however many hosts there are, each is held to its own."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -22,5 +22,5 @@ class ActionModule(ActionBase):
         try:
             why = why_not(int(told["stdout"]), asked, answered, options["seconds"])
         except ValueError:
-            why = "its date tells no time: %s" % (told["stdout"] + told["stderr"]).strip()
+            why = "its date printed no time: %s" % (told["stdout"] + told["stderr"]).strip()
         return dict(result, changed=False, **({"failed": True, "msg": why} if why else {}))

@@ -1,4 +1,4 @@
-"""A survey of a host: its description is brought, and what the host tells is kept here, in one round trip."""
+"""A survey of a host: its description is brought, and what the host reports is kept here, in one round trip."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -50,7 +50,7 @@ class ActionModule(ActionBase):
 
 
 def keep(folder, host, survey):
-    """Writes it whole or not at all; tells whether it is another one than before."""
+    """Writes it whole or not at all; gives whether it is another one than before."""
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, host + ".json")
     text = json.dumps(survey, indent=4, sort_keys=True) + "\n"

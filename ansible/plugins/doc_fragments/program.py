@@ -23,6 +23,6 @@ options:
     type: bool
     default: false
   mirror:
-    description: Where sources of allocators are cloned from, in place of upstream.
+    description: Where sources of allocators are cloned from, instead of upstream.
     type: str
 """

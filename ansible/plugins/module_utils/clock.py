@@ -6,7 +6,7 @@ __metaclass__ = type
 
 
 def why_not(clock, asked, answered, allowed):
-    """What is wrong with a host's clock that told C(clock) somewhere between question and answer; None where it is right."""
+    """What is wrong with a host's clock that showed C(clock) somewhere between question and answer; None where it is right."""
     ahead = max(clock - answered, min(clock - asked, 0))
     if abs(ahead) <= allowed:
         return None

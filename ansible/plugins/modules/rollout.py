@@ -11,7 +11,7 @@ short_description: Roll out by a verdict on a host, pause it, judge it, or put i
 version_added: "0.1.0"
 description:
   - Brings what a trial found to the services of a host, in waves behind gates. A transient unit of systemd carries it out, so
-    that the task returns once it is begun; the same task again tells where it stands.
+    that the task returns once it is begun; the same task again reports how far it is.
   - What was cut short, also before its first step, is gone on with. What a gate stopped, or somebody paused, fails the task unless O(resume=true).
 options:
   name:
@@ -55,7 +55,7 @@ extends_documentation_fragment:
   - heaptrial.fleet.program
 attributes:
   check_mode:
-    description: What would be done is told by the program's own C(--dry-run).
+    description: What would be done is reported by the program's own C(--dry-run).
     support: full
   diff_mode:
     description: Shows the files that a start writes.
@@ -65,7 +65,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Begin the rollout, or tell where it stands
+- name: Begin the rollout, or report how far it is
   heaptrial.fleet.rollout:
     name: five-way-rollout
     verdict: /var/lib/heaptrial-fleet/five-way-mimalloc.verdict.json
@@ -87,7 +87,7 @@ standing:
   returned: always
   type: str
 rollout:
-  description: What C(heaptrial rollout status) tells of it.
+  description: What C(heaptrial rollout status) reports of it.
   returned: where there is one
   type: dict
 judged:
@@ -99,7 +99,7 @@ nothing_to_do:
   returned: with O(state=started)
   type: bool
 outcome:
-  description: What the program told.
+  description: What the program printed.
   returned: where something was done, or would be in check mode
   type: dict
 """
@@ -111,7 +111,7 @@ from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
 
 def status(module, name):
-    """What the host tells of the rollout, or None."""
+    """What the host reports of the rollout, or None."""
     # 1: it stopped or was cut short, or another one did.
     rollouts = heaptrial.run(module, ["rollout", "status"], also=(1,))[1]["rollouts"]
     return next((rollout for rollout in rollouts if rollout["rollout"] == name), None)
@@ -120,7 +120,7 @@ def status(module, name):
 def why(found):
     """Why a rollout does not go on."""
     reasons = [str(reason) for reason in found.get("reasons") or []]
-    return "; ".join(reasons) or found.get("cut_short") or "its status tells no reason"
+    return "; ".join(reasons) or found.get("cut_short") or "its status has no reason"
 
 
 def check_verdict(module, name, found):
@@ -172,7 +172,7 @@ def what_is_missing(module, name, found):
     if standing in ("in progress", "complete"):
         return None
     if standing in ("rolled back", "being rolled back"):
-        module.fail_json(msg="rollout %s is %s on this host; another name begins it anew" % (name, standing), standing=standing)
+        module.fail_json(msg="rollout %s is %s on this host; another name begins it again" % (name, standing), standing=standing)
     # No process works on either, and it was not meant to stand.
     if standing in ("not begun", "cut short") or module.params["resume"]:
         return ["rollout", "resume", name]

@@ -7,7 +7,7 @@ __metaclass__ = type
 
 DOCUMENTATION = r"""
 module: survey
-short_description: Tell what a host can give to a trial over several hosts
+short_description: Report what a host can give to a trial over several hosts
 version_added: "0.1.0"
 description:
   - Runs C(heaptrial trial survey) and returns what it writes. Nothing of the services is changed. The allocators of the arms are

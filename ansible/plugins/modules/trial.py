@@ -38,7 +38,7 @@ extends_documentation_fragment:
   - heaptrial.fleet.program.sources
 attributes:
   check_mode:
-    description: What would be done is told by the program's own C(--dry-run).
+    description: What would be done is reported by the program's own C(--dry-run).
     support: full
   diff_mode:
     description: Shows the files that a start writes.
@@ -65,7 +65,7 @@ stage:
   returned: always
   type: str
 outcome:
-  description: What the program told.
+  description: What the program printed.
   returned: where something was done, or would be in check mode
   type: dict
 """
@@ -77,7 +77,7 @@ from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
 
 def standing(module, name):
-    """What this host tells of the trial, or None."""
+    """What this host reports of the trial, or None."""
     # 1: something about a trial is wrong.
     status = heaptrial.run(module, ["trial", "status"], also=(1,))[1]
     for trial in status["damaged"]:

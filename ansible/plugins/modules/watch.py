@@ -41,7 +41,7 @@ extends_documentation_fragment:
   - heaptrial.fleet.program
 attributes:
   check_mode:
-    description: What would be done is told by the program's own C(--dry-run).
+    description: What would be done is reported by the program's own C(--dry-run).
     support: full
   diff_mode:
     description: Shows the files that a start installs.
@@ -74,7 +74,7 @@ watch:
   returned: where there was one
   type: dict
 outcome:
-  description: What the program told.
+  description: What the program printed.
   returned: where something was done, or would be in check mode
   type: dict
 """
@@ -84,7 +84,7 @@ from ansible_collections.heaptrial.fleet.plugins.module_utils import heaptrial
 
 
 def standing(module, name):
-    """What the host tells of the watch, or None."""
+    """What the host reports of the watch, or None."""
     # 1: no check of a watch comes by itself.
     watches = heaptrial.run(module, ["watch", "status"], also=(1,))[1]["watches"]
     return next((watch for watch in watches if watch["watch"] == name), None)

@@ -1,4 +1,4 @@
-"""What the module does about a rollout, by what the host tells of it."""
+"""What the module does about a rollout, by what the host reports of it."""
 
 from __future__ import absolute_import, division, print_function
 
@@ -41,7 +41,7 @@ class Module:
 
 
 def host(standing, stage="passed", services=None, **more):
-    """What a host tells of a rollout of one wave."""
+    """What a host reports of a rollout of one wave."""
     found = {
         "rollout": "r",
         "standing": standing,

@@ -310,7 +310,7 @@ fn an_unmeasured_build_is_refused_unless_wanted_and_a_pause_holds_until_resumed(
     assert_eq!(paused["waves"][1]["in_force"], 0);
 
     let output = bed.heaptrial("rollout resume one-arena");
-    let is_judged = stdout(&output).contains("memory of churn@* is ");
+    let is_judged = stderr(&output).contains("memory of churn@* is ");
     assert!(output.status.success() && is_judged, "{}{}", stdout(&output), stderr(&output));
     for unit in &units {
         let pid = bed.property(unit, "MainPID");
