@@ -112,7 +112,8 @@ impl Trial<'_> {
         let stem = self.recovery_stem();
         let changes = self.state.host_changes.iter().filter(|change| self.is_of_recovery(&change.path));
         let changes: Vec<Change> = changes.cloned().collect();
-        if changes.is_empty() || self.is_disarmed {
+        // Where it fails it is not tried again and again while a rollout waits: the timer's own run does it.
+        if changes.is_empty() || std::mem::replace(&mut self.is_disarmed, true) {
             return Ok(());
         }
         if let Ok(timer) = format!("{stem}.timer").parse::<ServiceName>() {
@@ -125,9 +126,7 @@ impl Trial<'_> {
         for change in changes.iter().rev() {
             edit::undo(change, &self.journal)?;
         }
-        self.host.manager.reload()?;
-        self.is_disarmed = true;
-        Ok(())
+        Ok(self.host.manager.reload()?)
     }
 
     /// Puts the host's own files back, but for those that another trial uses: the last one that does puts them back.

@@ -37,7 +37,7 @@ pub struct Trial<'a> {
     pub(crate) state: TrialState,
     /// What the others have on this host; nobody changes that while this is locked.
     pub(crate) others: Ledger<'a>,
-    /// This process removed the recovery timer.
+    /// This process removed the recovery timer, or tried to.
     pub(crate) is_disarmed: bool,
     witness: Option<Box<dyn Witness>>,
     _lock: Lock,
