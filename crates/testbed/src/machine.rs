@@ -54,7 +54,7 @@ impl Testbed {
     /// The root file system for a test that boots machines; `None`, after [skipping](crate::skip) it, if this machine cannot
     /// boot any.
     pub fn for_test_of_machines() -> Option<Base> {
-        // Its ptrace(2) calls have no room for these registers (before Linux 6.13).
+        // Its ptrace(2) calls have no room for the registers of such a processor.
         let has_amx = fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| text.contains(" amx_tile"));
         let why = match check_program(KERNEL, PACKAGE) {
             Ok(()) if has_amx => "user-mode Linux does not run on a processor with AMX".to_owned(),

@@ -16,7 +16,10 @@ use support::{stderr, stdout, wait_for};
 
 /// A walk that never comes to an end would find nothing.
 const MOST_CALLS: u32 = 1000;
+/// The whole walk mostly waits: it goes on in several containers at once.
 const WALKERS: usize = 4;
+/// Nine in ten of the calls that ask systemd only read: one in four is walked.
+const ASKS: usize = 4;
 const JOURNAL_CALLS: [&str; 3] = ["fsync", "rename", "unlink"];
 const ALL_CALLS: [&str; 9] =
     ["fsync", "rename", "unlink", "mkdir", "rmdir", "symlink", "ftruncate", "fchmod", "sendmsg"];
@@ -176,11 +179,7 @@ fn numbers(of: usize) -> impl Iterator<Item = u32> {
     (1..).filter(move |number| Draw::of_this_run().has(*number as usize, of))
 }
 
-/// Of what is asked of systemd nine in ten calls only read: every so manieth is walked.
-const ASKS: usize = 4;
-
-/// Kills a command at one call after the other, until it survives; at `least` so many, of a drawn part one. The whole walk
-/// goes on in several containers at once, each with every so manieth call: it mostly waits.
+/// Kills a command at one call after the other, until it survives; at `least` so many, of a drawn part one.
 fn walk_calls(
     command: &str,
     (of, least): (usize, usize),
